@@ -134,7 +134,7 @@ fn failed_call_with_on_failure_fail_ends_program() {
 #[test]
 fn ignored_failure_keeps_old_values_and_returns_defaults() {
     for workers in [0, 1, 3] {
-        let values = workflow(workers).measured(|| {
+        let values = workflow(workers).run_with_stats(|| {
             let (mut number, mut log) = (Data::new(6), Data::new(String::new()));
             // The second call fails after it has changed its arguments.
             let first = try_to_halve(&mut number, &mut log);
@@ -169,7 +169,7 @@ fn ignoring_failure_requires_defaults() {
 
 #[test]
 fn timed_out_call_fails_and_others_continue() {
-    let ended = workflow(1).measured(|| {
+    let ended = workflow(1).run_with_stats(|| {
         let long = group(|| sleep(FOREVER)).0;
         // Without the timeout, this call would never get the only worker.
         let half = *halve(8).get()?;
@@ -201,10 +201,10 @@ fn time_left_counts_down_to_timeout() {
     for workers in [0, 1] {
         let ended = workflow(workers).run(|| {
             assert!(!*poll().get()?);
-            let begun = Instant::now();
+            let started = Instant::now();
             let polled = poll::with().timeout(Duration::from_millis(20)).call();
             let failure = polled.get().expect_err("it runs longer than its timeout");
-            assert!(failure.reason().contains("longer than 20ms") && begun.elapsed() < FOREVER);
+            assert!(failure.reason().contains("longer than 20ms") && started.elapsed() < FOREVER);
             Ok::<_, Failure>(time_left())
         });
         assert_eq!(ended.expect("the program handles the failure"), None);
@@ -263,7 +263,7 @@ fn checked_run_detects_impure_task() {
         workflow(workers).run(touched).expect("it is not checked");
         let (sum, figures) = workflow(workers)
             .checked()
-            .measured(|| {
+            .run_with_stats(|| {
                 let mut sum = halve(8);
                 add(&mut sum, &halve(10));
                 sum.get().map(|sum| *sum)

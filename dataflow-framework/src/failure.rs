@@ -31,7 +31,7 @@ struct Inner {
     /// Whether the program has received it.
     is_seen: AtomicBool,
     /// Whether it cancels the other calls of its group.
-    gives_group_up: AtomicBool,
+    cancels_group: AtomicBool,
 }
 
 /// The maximum length of a reason, in bytes.
@@ -59,8 +59,8 @@ impl Failure {
 
     fn with_path(task: Cow<'static, str>, (call, path): (CallId, Vec<u64>), reason: String) -> Self {
         let reason = cut(reason);
-        let (is_seen, gives_group_up) = Default::default();
-        Self(Arc::new(Inner { task, call, path, reason, is_seen, gives_group_up }))
+        let (is_seen, cancels_group) = Default::default();
+        Self(Arc::new(Inner { task, call, path, reason, is_seen, cancels_group }))
     }
 
     /// Returns the same failure for a nested call: the path leads to it from a call of the program.
@@ -113,12 +113,12 @@ impl Failure {
     }
 
     /// Makes it cancel the other calls of its group.
-    pub(crate) fn give_group_up(&self) {
-        self.0.gives_group_up.store(true, Relaxed);
+    pub(crate) fn set_cancels_group(&self) {
+        self.0.cancels_group.store(true, Relaxed);
     }
 
-    pub(crate) fn gives_group_up(&self) -> bool {
-        self.0.gives_group_up.load(Relaxed)
+    pub(crate) fn cancels_group(&self) -> bool {
+        self.0.cancels_group.load(Relaxed)
     }
 
     pub(crate) fn is_seen(&self) -> bool {

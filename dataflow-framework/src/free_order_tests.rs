@@ -135,7 +135,7 @@ fn any_order_reduction_merges_each_part_once() {
                 let sum = reduce(parts, add).any_order().expect("there are some");
                 Ok::<_, Failure>((*sum.get()?, *kept.get()?))
             };
-            let (sum, figures) = workflow(workers).measured(program).expect("it succeeds");
+            let (sum, figures) = workflow(workers).run_with_stats(program).expect("it succeeds");
             assert_eq!(sum, (number * (number + 1) / 2, 1), "{number} parts on {workers} workers");
             assert_eq!(figures.calls, 2 * number - 1);
         }

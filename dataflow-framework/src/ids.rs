@@ -18,8 +18,8 @@ pub(crate) struct VersionId {
     pub(crate) slot: u32,
 }
 
-/// The lowest number of a nested call.
-pub(crate) const NESTED: CallId = 1 << 63;
+/// The bit that is set in the numbers of nested calls, and of no other call.
+pub(crate) const NESTED_BIT: CallId = 1 << 63;
 
 /// An execution of the task of a call, with a number that is unique on its node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -43,7 +43,7 @@ pub(super) fn number_of_get(execution: Execution, count: u64) -> CallId {
     reason = "63 bits of a hash are enough to number the calls of a program"
 )]
 fn nested_number(hash: u128) -> CallId {
-    hash as u64 | NESTED
+    hash as u64 | NESTED_BIT
 }
 
 /// The argument of a call for one parameter of its task.

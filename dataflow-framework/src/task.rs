@@ -25,7 +25,7 @@ pub struct TaskDef {
     pub run: RunTask,
     /// Computes the outputs of a call whose failure is ignored.
     #[doc(hidden)]
-    pub otherwise: Option<RunTask>,
+    pub default_outputs: Option<RunTask>,
 }
 
 impl fmt::Debug for TaskDef {
@@ -44,7 +44,7 @@ pub(crate) const NOT_RUN: TaskDef = TaskDef {
     signature: "",
     options: Options::DEFAULT,
     run: |_| unreachable!("calls are not run here"),
-    otherwise: None,
+    default_outputs: None,
 };
 
 /// The tasks of a program. See [`tasks!`](crate::tasks).

@@ -215,7 +215,7 @@ mod tests {
     #[test]
     fn program_makes_expected_number_of_calls() -> Result {
         let input = Input { regions: 3068, bases: 60, seed: 1 };
-        let (report, figures) = Workflow::new(tasks())?.workers(2).measured(|| program(input))?;
+        let (report, figures) = Workflow::new(tasks())?.workers(2).run_with_stats(|| program(input))?;
         assert_eq!(report, expected(input));
         assert_eq!(figures.calls, 3068 + 3067);
         assert_eq!(figures.dependencies, 2 * 3067);

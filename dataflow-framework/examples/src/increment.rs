@@ -123,7 +123,7 @@ mod tests {
 
     #[test]
     fn each_call_depends_on_previous_one() -> Result<(), WorkflowError> {
-        let (last, figures) = Workflow::new(tasks())?.workers(2).measured(|| program(&input(100)))?;
+        let (last, figures) = Workflow::new(tasks())?.workers(2).run_with_stats(|| program(&input(100)))?;
         assert_eq!(last, 101);
         assert_eq!((figures.calls, figures.depth), (100, 100));
         // The first call reads imported data.

@@ -202,7 +202,7 @@ mod tests {
     #[test]
     fn round_makes_expected_number_of_calls() -> Result<(), WorkflowError> {
         let input = Input { points: 1, fragments: 4096, dimensions: 1, centres: 2, rounds: 2 };
-        let (_, figures) = Workflow::new(tasks())?.workers(2).measured(|| program(input))?;
+        let (_, figures) = Workflow::new(tasks())?.workers(2).run_with_stats(|| program(input))?;
         assert_eq!(figures.calls, 4096 + 2 * 8191);
         Ok(())
     }

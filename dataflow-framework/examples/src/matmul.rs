@@ -139,7 +139,7 @@ mod tests {
     #[test]
     fn product_equals_that_of_loops() -> Result<(), WorkflowError> {
         let input = Input { blocks: 3, size: 4, wait_ms: 0 };
-        let (sums, figures) = Workflow::new(tasks())?.workers(2).measured(|| program(input))?;
+        let (sums, figures) = Workflow::new(tasks())?.workers(2).run_with_stats(|| program(input))?;
         assert_eq!(figures.calls, 27 + 3 * 9);
         assert_eq!(figures.dependencies, 3 * 27);
         assert_eq!(figures.depth, 4);
@@ -184,7 +184,7 @@ mod tests {
     #[test]
     fn large_product_makes_expected_number_of_calls() -> Result<(), WorkflowError> {
         let input = Input { blocks: 64, size: 1, wait_ms: 0 };
-        let (_, figures) = Workflow::new(tasks())?.workers(2).measured(|| program(input))?;
+        let (_, figures) = Workflow::new(tasks())?.workers(2).run_with_stats(|| program(input))?;
         assert_eq!(figures.calls, 262_144 + 12_288);
         assert_eq!(figures.dependencies, 786_432);
         assert_eq!(figures.depth, 65);

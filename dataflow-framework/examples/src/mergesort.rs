@@ -159,7 +159,7 @@ mod tests {
     #[test]
     fn program_makes_expected_number_of_calls() -> Result<(), WorkflowError> {
         let input = Input { length: 1 << 10, splits: 10 };
-        let (_, figures) = Workflow::new(tasks())?.workers(2).measured(|| program(input))?;
+        let (_, figures) = Workflow::new(tasks())?.workers(2).run_with_stats(|| program(input))?;
         assert_eq!(figures.calls, 1 + 2047 + 1023);
         assert_eq!(figures.dependencies, 2047 + 2 * 1023);
         assert_eq!(figures.depth, 1 + 10 + 1 + 10);

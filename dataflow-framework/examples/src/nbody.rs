@@ -223,7 +223,7 @@ mod tests {
     fn round_of_three_domains_makes_nine_calls() -> Result<(), WorkflowError> {
         for rounds in 1..4 {
             let input = Input { domains: 3, bodies: 1, rounds: 2 * rounds };
-            let (_, figures) = Workflow::new(tasks())?.workers(2).measured(|| program(input))?;
+            let (_, figures) = Workflow::new(tasks())?.workers(2).run_with_stats(|| program(input))?;
             let rounds = 2 * rounds as u64;
             assert_eq!(figures.calls, 3 + 9 * rounds);
             assert_eq!(figures.dependencies, (6 * 2 + 3) * rounds);

@@ -258,7 +258,7 @@ mod tests {
     #[test]
     fn large_matrix_makes_expected_number_of_calls() -> Result<(), WorkflowError> {
         let input = Input { blocks: 64, size: 1 };
-        let (_, figures) = Workflow::new(tasks())?.workers(2).measured(|| program(input))?;
+        let (_, figures) = Workflow::new(tasks())?.workers(2).run_with_stats(|| program(input))?;
         assert_eq!(figures.calls, 24_510);
         assert_eq!(figures.dependencies, 68_158);
         assert_eq!(figures.depth, 191);

@@ -48,7 +48,7 @@ fn program_makes_expected_number_of_calls() -> Result {
     {
         let whole = input(fragments);
         let expected = search(&whole.database, &whole.sequences);
-        let (report, figures) = Workflow::new(tasks())?.workers(2).measured(|| program(&whole))?;
+        let (report, figures) = Workflow::new(tasks())?.workers(2).run_with_stats(|| program(&whole))?;
         assert_eq!(report, expected, "of {fragments:?} fragments");
         assert_eq!((figures.calls, figures.dependencies, figures.depth), (calls, dependencies, depth));
     }

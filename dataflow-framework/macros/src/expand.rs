@@ -17,7 +17,7 @@ pub(crate) fn task(function: &ItemFn, signature: &Signature, options: &Options) 
         documented.iter().filter(|attribute| attribute.path().is_ident("doc")).collect::<Vec<_>>();
     let now = now(function);
     let run = run(signature);
-    let (otherwise, has_otherwise) = otherwise(signature, options);
+    let (default_outputs, has_default_outputs) = default_outputs(signature, options);
     let parameters: Vec<_> = signature.parameters.iter().map(parameter).collect();
     let names: Vec<_> = signature.parameters.iter().map(|parameter| &parameter.name).collect();
     let passes = signature.parameters.iter().map(pass);
@@ -41,12 +41,12 @@ pub(crate) fn task(function: &ItemFn, signature: &Signature, options: &Options) 
                 signature: #types,
                 options: #options,
                 run: Self::run,
-                otherwise: #has_otherwise,
+                default_outputs: #has_default_outputs,
             };
 
             #now
 
-            #otherwise
+            #default_outputs
 
             fn run(
                 call: &mut ::dataflow_framework::__private::Invocation<'_>,
@@ -132,7 +132,7 @@ fn run(signature: &Signature) -> TokenStream {
 
 /// Returns the function that writes the default outputs of a call with an ignored failure, and its name; nothing if
 /// failures are not ignored.
-fn otherwise(
+fn default_outputs(
     Signature { parameters, returned }: &Signature,
     options: &Options,
 ) -> (TokenStream, TokenStream) {
@@ -153,7 +153,7 @@ fn otherwise(
         .iter()
         .map(|Made { of, .. }| quote_spanned!(of.span()=> call.put::<#of>(<#of as ::core::default::Default>::default());));
     let function = quote! {
-        fn otherwise(
+        fn default_outputs(
             call: &mut ::dataflow_framework::__private::Invocation<'_>,
         ) -> ::core::result::Result<(), ::dataflow_framework::__private::Failed> {
             #(#takes)*
@@ -162,7 +162,7 @@ fn otherwise(
             ::core::result::Result::Ok(())
         }
     };
-    (function, quote!(::core::option::Option::Some(Self::otherwise)))
+    (function, quote!(::core::option::Option::Some(Self::default_outputs)))
 }
 
 pub(crate) fn parameter(Parameter { name, access, of }: &Parameter) -> TokenStream {

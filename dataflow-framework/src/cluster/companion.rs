@@ -25,9 +25,9 @@ const HOLD: Duration = Duration::from_millis(HOLD_MS);
 const EVENTS_MAX: usize = 64;
 
 /// Runs until the node's work on the job is over.
-pub(super) async fn run(mut cx: CompanionContext, station: Arc<WorkflowNode>) -> Result<(), String> {
+pub(super) async fn run(mut cx: CompanionContext, workflow_node: Arc<WorkflowNode>) -> Result<(), String> {
     let workers = cx.workers();
-    let crew = Crew::start(&station.queue, workers)
+    let crew = Crew::start(&workflow_node.queue, workers)
         .map_err(|error| format!("no thread could be started: {error}"))?;
     let capacity = Capacity {
         workers: u32::try_from(workers).unwrap_or(u32::MAX),
@@ -35,13 +35,13 @@ pub(super) async fn run(mut cx: CompanionContext, station: Arc<WorkflowNode>) ->
         labels: cx.labels().clone(),
         ..Capacity::default()
     };
-    station.starts(cx.messenger().clone(), cx.node(), capacity, !cx.is_public());
-    let witness: Weak<WorkflowNode> = Arc::downgrade(&station);
+    workflow_node.start(cx.messenger().clone(), cx.node(), capacity, !cx.is_public());
+    let witness: Weak<WorkflowNode> = Arc::downgrade(&workflow_node);
     cx.is_witnessed_by(witness);
-    station.is_public.store(cx.is_public(), Relaxed);
+    workflow_node.is_public.store(cx.is_public(), Relaxed);
     let mut journaling = Journaling::new(cx.journal().clone());
-    let begun = Instant::now();
-    let now_ms = || u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+    let started = Instant::now();
+    let now_ms = || u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
     let mut looks = interval(LOOK);
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut is_held = false;
@@ -50,9 +50,9 @@ pub(super) async fn run(mut cx: CompanionContext, station: Arc<WorkflowNode>) ->
             biased;
             event = cx.next() => match event {
                 None => break,
-                Some(event) => happens(&station, event, now_ms()),
+                Some(event) => on_event(&workflow_node, event, now_ms()),
             },
-            () = station.wake.notified() => {}
+            () = workflow_node.wake.notified() => {}
             () = journaling.done() => {}
             _ = looks.tick() => {}
             () = sleep(HOLD), if is_held => {}
@@ -63,27 +63,27 @@ pub(super) async fn run(mut cx: CompanionContext, station: Arc<WorkflowNode>) ->
                 biased;
                 event = cx.next() => match event {
                     None => break 'events,
-                    Some(event) => happens(&station, event, now_ms()),
+                    Some(event) => on_event(&workflow_node, event, now_ms()),
                 },
                 () = ready(()) => break,
             }
         }
-        journaling.begin(station.leading(), now_ms());
-        is_held = station.send_due(now_ms());
+        journaling.begin(workflow_node.leading(), now_ms());
+        is_held = workflow_node.send_due(now_ms());
     }
-    station.end();
+    workflow_node.end();
     // Running tasks run to completion, but the exit does not wait for them.
     crew.leave();
     Ok(())
 }
 
-fn happens(station: &WorkflowNode, event: CompanionEvent, now_ms: u64) {
+fn on_event(workflow_node: &WorkflowNode, event: CompanionEvent, now_ms: u64) {
     match event {
-        CompanionEvent::Joined { node } => station.joined(node),
-        CompanionEvent::Left { node } => station.left(node),
-        CompanionEvent::Message { from, bytes } => station.message(from, &bytes, now_ms),
-        CompanionEvent::Rescue(rescue) => station.leaves(rescue),
-        CompanionEvent::Refused { to, why: Refusal::Absent, .. } => station.is_absent(to),
+        CompanionEvent::Joined { node } => workflow_node.joined(node),
+        CompanionEvent::Left { node } => workflow_node.left(node),
+        CompanionEvent::Message { from, bytes } => workflow_node.message(from, &bytes, now_ms),
+        CompanionEvent::Rescue(rescue) => workflow_node.leave(rescue),
+        CompanionEvent::Refused { to, why: Refusal::Absent, .. } => workflow_node.on_absent(to),
         // A refused message is sent again, like a lost one.
         _ => {}
     }

@@ -16,7 +16,7 @@ use super::message::Run;
 use crate::{
     core::{Assignment, Capacity, Frame, GET, History, Line, Outcome, Step},
     failure::Failure,
-    ids::{CallId, NESTED},
+    ids::{CallId, NESTED_BIT},
     node::{Coded, Executor, Inventory, News, Order, Report},
     task::Tasks,
 };
@@ -32,17 +32,17 @@ pub(super) type Memory = Arc<Mutex<History>>;
 
 /// The part of a node in a run that another node coordinates.
 pub(super) struct Following {
-    pub(super) head: NodeId,
+    pub(super) coordinator: NodeId,
     pub(super) run: Run,
     pub(super) line_number: u32,
     line: Mutex<Line>,
-    pub(super) site: Arc<Executor>,
+    pub(super) executor: Arc<Executor>,
     /// The number of the run at the executor.
     epoch: AtomicU64,
     /// The time of the last message from the coordinator, in milliseconds.
     heard_ms: AtomicU64,
     /// Whether the coordinator was a member and has left.
-    is_head_gone: AtomicBool,
+    is_coordinator_gone: AtomicBool,
     memory: Memory,
     /// Whether the coordinator has reported calls completed on other nodes.
     is_told: AtomicBool,
@@ -57,21 +57,21 @@ pub(super) struct Following {
 impl Following {
     /// Joins a run, and reports this node's state of earlier runs.
     pub(super) fn begin(
-        (head, run, line_number): (NodeId, Run, u32),
+        (coordinator, run, line_number): (NodeId, Run, u32),
         capacity: Capacity,
-        site: &Arc<Executor>,
+        executor: &Arc<Executor>,
         memory: &Memory,
         wake: &Arc<Notify>,
     ) -> Arc<Self> {
         let following = Arc::new(Self {
-            head,
+            coordinator,
             run,
             line_number,
             line: Mutex::default(),
-            site: Arc::clone(site),
+            executor: Arc::clone(executor),
             epoch: AtomicU64::new(0),
             heard_ms: AtomicU64::new(0),
-            is_head_gone: AtomicBool::new(false),
+            is_coordinator_gone: AtomicBool::new(false),
             memory: Arc::clone(memory),
             is_told: AtomicBool::new(false),
             nesting: Mutex::default(),
@@ -82,7 +82,7 @@ impl Following {
         let report: Arc<dyn Report> = Arc::clone(&following) as _;
         // Calls that complete now are reported after the existing data.
         let mut line = following.line();
-        let Inventory { epoch, held, running, unseen } = site.begin(Arc::downgrade(&report));
+        let Inventory { epoch, held, running, unseen } = executor.begin(Arc::downgrade(&report));
         following.epoch.store(epoch, Relaxed);
         line.push(News::TakesPart(capacity).encoded());
         for held in held.chunks(TOLD_MAX) {
@@ -113,7 +113,7 @@ impl Following {
     /// Returns the news of the outcome of a call.
     fn end_of(&self, call: CallId, outcome: Outcome) -> News {
         let contents = match &outcome {
-            Outcome::Written { bytes, .. } => self.site.contents(call, bytes),
+            Outcome::Written { bytes, .. } => self.executor.contents(call, bytes),
             _ => Vec::new(),
         };
         News::Ended { call, outcome, contents }
@@ -155,22 +155,22 @@ impl Following {
     fn obey(&self, tasks: &Tasks, order: Order) {
         match order {
             Order::TakePart => {}
-            Order::Forget(version) => drop(self.site.forget(version)),
-            Order::Copy(missing) => self.site.fetch(missing),
+            Order::Forget(version) => drop(self.executor.forget(version)),
+            Order::Copy(missing) => self.executor.fetch(missing),
             Order::Alias { from, to, mark } => {
-                let is_here = self.site.alias(from, to, mark);
+                let is_here = self.executor.alias(from, to, mark);
                 self.say(&if is_here {
                     News::Copied(to)
                 } else {
                     News::NotCopied { version: to, tried: Vec::new() }
                 });
             }
-            Order::Answer(execution, answer) => self.site.answer_task(execution, answer),
+            Order::Answer(execution, answer) => self.executor.answer_task(execution, answer),
             Order::Remember(history) => {
                 if history.number() > 0 && !self.is_told.swap(true, Relaxed) {
                     tracing::info!("this node remembers which calls of the program have ended");
                 }
-                self.site.is_recorded(|call, mark| history.has_ended_of(call, mark.root));
+                self.executor.remove_recorded(|call, mark| history.has_ended_of(call, mark.root));
                 lock(&self.memory).add(history);
             }
             Order::MayLeave => self.may_go.store(true, Relaxed),
@@ -196,10 +196,10 @@ impl Following {
                 let assignment =
                     Assignment { call, task, mark, arguments, tries, reader, in_place, manner, elsewhere };
                 if self.is_leaving.load(Relaxed) && reader.is_none() {
-                    let (call, unchanged) = self.site.give_back(&assignment);
+                    let (call, unchanged) = self.executor.give_back(&assignment);
                     return self.say(&News::Returned { call, unchanged });
                 }
-                self.site.assign(self.epoch.load(Relaxed), assignment, missing);
+                self.executor.assign(self.epoch.load(Relaxed), assignment, missing);
             }
         }
     }
@@ -208,21 +208,21 @@ impl Following {
     pub(super) fn leave(&self) {
         self.is_leaving.store(true, Relaxed);
         self.say(&News::Leaves);
-        for (call, unchanged) in self.site.take_back() {
+        for (call, unchanged) in self.executor.take_back() {
             self.say(&News::Returned { call, unchanged });
         }
     }
 
     /// Records that a node has become a member, or has left.
-    pub(super) fn is_there(&self, node: NodeId, is_member: bool) {
-        if node == self.head {
-            self.is_head_gone.store(!is_member, Relaxed);
+    pub(super) fn on_member_changed(&self, node: NodeId, is_member: bool) {
+        if node == self.coordinator {
+            self.is_coordinator_gone.store(!is_member, Relaxed);
         }
     }
 
     /// Returns whether the coordinator was heard within the last second and not reported gone since.
-    pub(super) fn is_head_heard(&self, now_ms: u64) -> bool {
-        !self.is_head_gone.load(Relaxed) && now_ms < self.heard_ms.load(Relaxed) + SILENT_MS
+    pub(super) fn is_coordinator_heard(&self, now_ms: u64) -> bool {
+        !self.is_coordinator_gone.load(Relaxed) && now_ms < self.heard_ms.load(Relaxed) + SILENT_MS
     }
 
     /// Returns whether the coordinator needs nothing more from this node.
@@ -242,8 +242,8 @@ impl Report for Following {
             News::Ended { call, outcome, .. } => {
                 // The coordinator may fail before it has informed other nodes. Only it knows the calls that tasks make.
                 let has_calls = self.nesting().remove(&call);
-                if call < NESTED && !has_calls && matches!(outcome, Outcome::Written { .. }) {
-                    lock(&self.memory).ends(call);
+                if call < NESTED_BIT && !has_calls && matches!(outcome, Outcome::Written { .. }) {
+                    lock(&self.memory).add_end(call);
                 }
                 self.say(&self.end_of(call, outcome));
             }

@@ -112,7 +112,7 @@ impl Journaling {
         let Some(under_way) = &mut self.under_way else { return pending().await };
         let (leading, done) = under_way.await;
         self.under_way = None;
-        leading.takes_in(done);
+        leading.apply(done);
     }
 
     /// Starts the next write for the program on this node, if no write is running.
@@ -134,7 +134,7 @@ impl Journaling {
 
 impl Writing {
     /// Returns whether it is time to try to take the journal, and records the try.
-    fn tries_to_take(&mut self, now_ms: u64) -> bool {
+    fn begin_attempt(&mut self, now_ms: u64) -> bool {
         let is_time = now_ms >= self.take_ms;
         if is_time {
             self.take_ms = now_ms + TAKE_AGAIN_MS;
@@ -202,13 +202,13 @@ impl Leading {
             return None;
         }
         if writing.stage == Stage::NotTaken {
-            return writing.tries_to_take(now_ms).then_some(Write::Take(self.run.generation));
+            return writing.begin_attempt(now_ms).then_some(Write::Take(self.run.generation));
         }
         if std::mem::take(&mut writing.is_long) {
             let facts = self.engine.written_so_far();
             return Some(Write::Replace(entries(&facts).into_iter().map(coded::<[Fact]>).collect()));
         }
-        let (has_records, is_urgent) = self.engine.has_records();
+        let (has_records, is_urgent) = self.engine.pending_records();
         let may_write = is_urgent || writing.writes < WRITES_AT_ONCE || now_ms >= writing.last_ms + GATHER_MS;
         if has_records && may_write {
             writing.writes += 1;
@@ -222,28 +222,28 @@ impl Leading {
         self.engine.marks().map(|marks| Write::Note(coded(&marks[..])))
     }
 
-    fn takes_in(&self, done: Done) {
+    fn apply(&self, done: Done) {
         match done {
             Done::Taken(Ok(written)) => self.taken(&written),
             Done::Taken(Err(JournalError::Replaced)) => {
                 let gives_up = self.writing().is_refused();
                 if gives_up {
-                    self.writes_no_more(Stage::Replaced);
+                    self.stop_writing(Stage::Replaced);
                 }
             }
             Done::Appended(Ok(entries)) => {
                 self.writing().is_long |= entries > ENTRIES_MAX;
-                self.engine.are_written();
+                self.engine.on_written();
             }
             Done::Replaced(Ok(())) | Done::Noted(Ok(())) => {}
             // The program continues on another node, unless that run stops.
             Done::Appended(Err(JournalError::Replaced))
             | Done::Replaced(Err(JournalError::Replaced))
-            | Done::Noted(Err(JournalError::Replaced)) => self.writes_no_more(Stage::Replaced),
+            | Done::Noted(Err(JournalError::Replaced)) => self.stop_writing(Stage::Replaced),
             Done::Taken(Err(JournalError::Over))
             | Done::Appended(Err(JournalError::Over))
             | Done::Replaced(Err(JournalError::Over))
-            | Done::Noted(Err(JournalError::Over)) => self.writes_no_more(Stage::Over),
+            | Done::Noted(Err(JournalError::Over)) => self.stop_writing(Stage::Over),
             Done::Taken(Err(error))
             | Done::Appended(Err(error))
             | Done::Replaced(Err(error))
@@ -251,7 +251,7 @@ impl Leading {
         }
     }
 
-    fn writes_no_more(&self, stage: Stage) {
+    fn stop_writing(&self, stage: Stage) {
         self.writing().stage = stage;
         self.engine.stop();
     }
@@ -278,7 +278,7 @@ impl Leading {
         if !facts.is_empty() {
             tracing::info!(facts = facts.len(), "the journal says what must not happen a second time");
         }
-        self.engine.recalls(stable_hash(key), facts, marks.unwrap_or_default());
+        self.engine.recall(stable_hash(key), facts, marks.unwrap_or_default());
         let mut writing = self.writing();
         writing.stage = Stage::Taken;
         let bytes: usize = entries.iter().map(Vec::len).sum();
@@ -301,7 +301,7 @@ mod tests {
     #[test]
     fn journal_is_retried_despite_frequent_checks() {
         let mut writing = Writing::default();
-        let tries = (0..2_000).step_by(50).filter(|now_ms| writing.tries_to_take(*now_ms));
+        let tries = (0..2_000).step_by(50).filter(|now_ms| writing.begin_attempt(*now_ms));
         assert_eq!(tries.collect::<Vec<_>>(), [0, 500, 1_000, 1_500]);
     }
 

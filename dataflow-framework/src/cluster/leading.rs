@@ -104,7 +104,7 @@ impl Leading {
     pub(super) fn begin(
         run: Run,
         (node, capacity, is_embedded): (NodeId, Capacity, bool),
-        (site, queue): (Arc<Executor>, Arc<Queue>),
+        (executor, queue): (Arc<Executor>, Arc<Queue>),
         history: History,
         wake: &Arc<Notify>,
     ) -> Arc<Self> {
@@ -115,8 +115,13 @@ impl Leading {
         });
         let (is_told, is_taken) = (queue.platform.bell(), queue.platform.bell());
         let of_engine = Arc::clone(&others) as Arc<dyn Others>;
-        let engine =
-            Engine::with_others((site, queue), (capacity, is_embedded), CALLS_AHEAD_MAX, history, of_engine);
+        let engine = Engine::with_others(
+            (executor, queue),
+            (capacity, is_embedded),
+            CALLS_AHEAD_MAX,
+            history,
+            of_engine,
+        );
         Arc::new(Self {
             run,
             engine,
@@ -156,7 +161,7 @@ impl Leading {
     }
 
     /// Notes that the reports of a node are complete, or will not come.
-    pub(super) fn has_told(&self, node: NodeId) {
+    pub(super) fn on_reports_complete(&self, node: NodeId) {
         self.untold().remove(&node);
         self.is_told.ring();
     }
@@ -179,7 +184,7 @@ impl Leading {
 
     pub(super) fn on_left(&self, node: NodeId) {
         let follower = self.others.known().by_node.remove(&node);
-        self.engine.site.on_lost(node);
+        self.engine.executor.on_lost(node);
         if let Some(Follower { member, .. }) = follower {
             self.engine.happened_to(member, "gone");
             let (before, repeated) = self.engine.change(|graph| {
@@ -189,7 +194,7 @@ impl Leading {
             });
             tracing::info!(%node, repeated = repeated - before, "a node is gone that ran calls");
         }
-        self.has_told(node);
+        self.on_reports_complete(node);
     }
 
     /// Handles a node that has dropped its assignments of this line. It joins again on a new line.
@@ -234,7 +239,7 @@ impl Leading {
             tracing::info!(node = %from, "a node leaves, and is given no more calls");
         }
         if is_all_told {
-            self.has_told(from);
+            self.on_reports_complete(from);
         }
     }
 
@@ -263,7 +268,7 @@ impl Leading {
         self.others.has_more.store(false, Relaxed);
         for (node, Follower { member, line, .. }) in &mut self.others.known().by_node {
             while let Some(frame) = line.frame(now_ms) {
-                frames.push((*node, Content::ToSite(member.0, frame)));
+                frames.push((*node, Content::ToNode(member.0, frame)));
             }
         }
         frames
@@ -301,7 +306,7 @@ impl Leading {
     }
 
     /// Notes that this node was allowed to leave.
-    pub(super) fn goes(&self) {
+    pub(super) fn on_released(&self) {
         self.is_going.store(true, Relaxed);
     }
 

@@ -202,37 +202,38 @@ impl<P: Program> Task for Main<P> {
             Ok(tasks) => (tasks, None),
             Err(error) => (Tasks::default(), Some(error.to_string())),
         };
-        let station = Arc::new(WorkflowNode::new(tasks));
-        let handle = Arc::new(Handle(Arc::clone(&station)));
+        let workflow_node = Arc::new(WorkflowNode::new(tasks));
+        let handle = Arc::new(Handle(Arc::clone(&workflow_node)));
         Some(Companion::new(handle, |cx| async move {
             match wrong {
                 Some(wrong) => Err(wrong),
-                None => companion::run(cx, station).await,
+                None => companion::run(cx, workflow_node).await,
             }
         }))
     }
 
     fn search(&mut self, cx: &mut Context<'_, Self>) -> Outcome {
-        let Some(Handle(station)) = cx.companion::<Handle>() else {
+        let Some(Handle(workflow_node)) = cx.companion::<Handle>() else {
             let result = Some(Err("the node has no companion for this job".to_owned()));
             *cx.output() = Returned { result, observation: None };
             return Outcome::Complete;
         };
-        match station.tell(|| cx.waker()) {
+        match workflow_node.tell(|| cx.waker()) {
             Told::Waits => Outcome::Wait,
             Told::Returned(result) => {
-                let observation = station.engine().and_then(|(engine, _)| encode(&engine.observation()).ok());
+                let observation =
+                    workflow_node.engine().and_then(|(engine, _)| encode(&engine.observation()).ok());
                 *cx.output() = Returned { result: Some(result), observation };
                 Outcome::Complete
             }
             Told::Begin => {
-                if let Some(leading) = station.lead(self.generation + 1, cx.waker()) {
+                if let Some(leading) = workflow_node.lead(self.generation + 1, cx.waker()) {
                     self.generation = leading.run.generation;
                     if self.is_checked {
                         leading.engine.check();
                     }
-                    leading.engine.observe(station.observes(self.observe));
-                    begin::<P>(station, leading, cx.shared_arc());
+                    leading.engine.observe(workflow_node.observations(self.observe));
+                    begin::<P>(workflow_node, leading, cx.shared_arc());
                 }
                 Outcome::Wait
             }
@@ -245,16 +246,17 @@ impl<P: Program> Task for Main<P> {
 }
 
 /// Runs the program on its own thread, since it blocks.
-fn begin<P: Program>(station: &Arc<WorkflowNode>, leading: Arc<Leading>, arguments: Arc<P::Arguments>) {
-    let (its_station, run) = (Arc::clone(station), leading.run);
+fn begin<P: Program>(workflow_node: &Arc<WorkflowNode>, leading: Arc<Leading>, arguments: Arc<P::Arguments>) {
+    let (its_node, run) = (Arc::clone(workflow_node), leading.run);
     let work = move || {
-        let ended = catch_unwind(AssertUnwindSafe(|| program::<P>(&its_station, &leading, &arguments)));
+        let ended = catch_unwind(AssertUnwindSafe(|| program::<P>(&its_node, &leading, &arguments)));
         let result = match ended {
             Ok(result) => result,
             Err(panic) if panic.is::<Stopped>() => {
                 let engine = &leading.engine;
-                let differs = engine.divergence().map(|divergence| differs(divergence, &its_station.tasks));
-                let decides = || engine.differs().map(|how| format!("{OTHER_CALLS}: {how}. {SAME_CALLS}"));
+                let differs = engine.divergence().map(|divergence| differs(divergence, &its_node.tasks));
+                let decides =
+                    || engine.decision_divergence().map(|how| format!("{OTHER_CALLS}: {how}. {SAME_CALLS}"));
                 let fatal = || engine.fatal().map(|failure| failure.to_string());
                 match differs.or_else(decides).or_else(fatal).or_else(|| leading.trouble()) {
                     Some(reason) => Err(reason),
@@ -264,21 +266,21 @@ fn begin<P: Program>(station: &Arc<WorkflowNode>, leading: Arc<Leading>, argumen
             }
             Err(panic) => Err(panicked(&*panic)),
         };
-        its_station.returned(run, result);
+        its_node.returned(run, result);
     };
-    if let Err(error) = station.platform.start_program(Box::new(work)) {
-        station.returned(run, Err(format!("no thread could be started: {error}")));
+    if let Err(error) = workflow_node.platform.start_program(Box::new(work)) {
+        workflow_node.returned(run, Err(format!("no thread could be started: {error}")));
     }
 }
 
 fn program<P: Program>(
-    station: &WorkflowNode,
+    workflow_node: &WorkflowNode,
     leading: &Leading,
     arguments: &P::Arguments,
 ) -> Result<ProgramOutput, String> {
     leading.wait_until_taken();
     leading.wait_until_told();
-    let flow = Flow::new(Arc::clone(&leading.engine), Some(Arc::clone(&station.tasks)));
+    let flow = Flow::new(Arc::clone(&leading.engine), Some(Arc::clone(&workflow_node.tasks)));
     let returned = {
         let _entered = flow.enter();
         P::run(arguments).map_err(|error| error.to_string())?

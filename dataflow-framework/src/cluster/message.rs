@@ -29,9 +29,9 @@ pub(super) struct Message {
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Content {
     /// From the coordinator, on the line of this number.
-    ToSite(u32, Frame),
+    ToNode(u32, Frame),
     /// To the coordinator, on the line of this number.
-    ToHead(u32, Frame),
+    ToCoordinator(u32, Frame),
     Ask(Ask),
     Piece(Piece),
     /// The answer to [`Ask`](Self::Ask) if the version is absent.

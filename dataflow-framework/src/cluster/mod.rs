@@ -1,12 +1,12 @@
 //! A program whose calls run on the nodes of a cluster.
 //!
 //! The program is the only task of a job of the runtime (`main_task.rs`), so the existing recipes claim, move
-//! and restart it. Its node is the *coordinator* (`head` in the code). Everything else is the work of the
-//! companions of the job (`station.rs`), one on each node:
+//! and restart it. Its node is the *coordinator*. Everything else is the work of the companions of
+//! the job (`workflow_node.rs`), one on each node:
 //!
 //! ```text
-//!            head                             another node
-//!   program ─► graph ──── order: assign ────────► site ─► threads
+//!         coordinator                         another node
+//!   program ─► graph ──── order: assign ────────► executor ─► threads
 //!                ▲  └──── order: forget ────────►  ▲ │
 //!                └─────── news: ended, copied ─────┘ │
 //!                         ask, piece ◄───────────────┴──► any other node

@@ -33,7 +33,7 @@ pub(super) struct WorkflowNode {
     pub(super) tasks: Arc<Tasks>,
     pub(super) platform: Platform,
     pub(super) queue: Arc<Queue>,
-    site: Arc<Executor>,
+    executor: Arc<Executor>,
     memory: Memory,
     /// Whether the job has observers.
     pub(super) is_public: AtomicBool,
@@ -124,7 +124,7 @@ impl WorkflowNode {
         };
         Self {
             platform,
-            site: Arc::new(Executor::new(
+            executor: Arc::new(Executor::new(
                 Arc::clone(&queue),
                 Store::limited(Room::of_node()),
                 Some(Arc::clone(&tasks)),
@@ -145,9 +145,9 @@ impl WorkflowNode {
     }
 
     /// Starts to take part.
-    pub(super) fn starts(&self, messenger: Messenger, node: NodeId, capacity: Capacity, is_embedded: bool) {
+    pub(super) fn start(&self, messenger: Messenger, node: NodeId, capacity: Capacity, is_embedded: bool) {
         self.platform.set_node(node);
-        self.site.set_name(node);
+        self.executor.set_name(node);
         let mut state = self.lock();
         state.post = Some(Post { messenger, node, capacity, is_embedded });
         if let Progress::Awaits(waker) = &state.program {
@@ -164,7 +164,7 @@ impl WorkflowNode {
         }
         match &state.role {
             Role::Leads(leading) => leading.on_joined(node),
-            Role::Follows(following) => following.is_there(node, true),
+            Role::Follows(following) => following.on_member_changed(node, true),
             Role::Idle => {}
         }
     }
@@ -178,17 +178,17 @@ impl WorkflowNode {
         match role {
             Role::Leads(leading) => leading.on_left(node),
             Role::Follows(following) => {
-                following.is_there(node, false);
-                following.site.on_lost(node);
+                following.on_member_changed(node, false);
+                following.executor.on_lost(node);
             }
             Role::Idle => {}
         }
     }
 
     /// Handles a node without a running companion, which has nothing to report.
-    pub(super) fn is_absent(&self, node: NodeId) {
+    pub(super) fn on_absent(&self, node: NodeId) {
         if let Role::Leads(leading) = &self.lock().role {
-            leading.has_told(node);
+            leading.on_reports_complete(node);
         }
     }
 
@@ -198,12 +198,12 @@ impl WorkflowNode {
             return tracing::warn!(%from, "a message of a companion could not be read");
         };
         match content {
-            Content::ToSite(line, frame) => {
+            Content::ToNode(line, frame) => {
                 if let Some(following) = self.follow(from, run, line, now_ms) {
                     following.receive(&self.tasks, frame, now_ms);
                 }
             }
-            Content::ToHead(line, frame) => {
+            Content::ToCoordinator(line, frame) => {
                 if let Role::Leads(leading) = &self.role(run) {
                     leading.receive(from, line, frame, now_ms);
                 }
@@ -214,7 +214,8 @@ impl WorkflowNode {
                 }
             }
             Content::Ask(ask) => {
-                let content = match self.site(run).map_or(Answer::Absent, |site| site.answer(ask)) {
+                let content = match self.executor(run).map_or(Answer::Absent, |executor| executor.answer(ask))
+                {
                     Answer::Piece(piece) => Content::Piece(piece),
                     Answer::Absent => Content::Absent(ask.version),
                     Answer::Prepares => Content::Prepares(ask.version),
@@ -222,18 +223,18 @@ impl WorkflowNode {
                 self.send(from, &Message { run, content });
             }
             Content::Piece(piece) => {
-                if let Some(site) = self.site(run) {
-                    site.piece(piece, now_ms);
+                if let Some(executor) = self.executor(run) {
+                    executor.on_piece(piece, now_ms);
                 }
             }
             Content::Prepares(version) => {
-                if let Some(site) = self.site(run) {
-                    site.peer_prepares(from, version, now_ms);
+                if let Some(executor) = self.executor(run) {
+                    executor.on_preparing(from, version, now_ms);
                 }
             }
             Content::Absent(version) => {
-                if let Some(site) = self.site(run) {
-                    site.absent(from, version);
+                if let Some(executor) = self.executor(run) {
+                    executor.on_absent(from, version);
                 }
             }
         }
@@ -253,21 +254,21 @@ impl WorkflowNode {
         if role.run() == Some(run) { role } else { Role::Idle }
     }
 
-    fn site(&self, run: Run) -> Option<Arc<Executor>> {
-        self.role(run).site()
+    fn executor(&self, run: Run) -> Option<Arc<Executor>> {
+        self.role(run).executor()
     }
 
     /// Returns the run of a program on another node, and starts to follow it if it is the current one.
-    fn follow(&self, head: NodeId, run: Run, line: u32, now_ms: u64) -> Option<Arc<Following>> {
+    fn follow(&self, coordinator: NodeId, run: Run, line: u32, now_ms: u64) -> Option<Arc<Following>> {
         let mut state = self.lock();
         state.generation = state.generation.max(run.generation);
         // A coordinator that is not known as a member yet repeats its message; one that was cut off is no
         // longer a member. If two runs have the same generation, one of which belongs to a task that does not
         // count, all nodes follow the same one.
-        let is_later = |known: Run| state.nodes.contains(&head) && run > known;
+        let is_later = |known: Run| state.nodes.contains(&coordinator) && run > known;
         let is_new = match &state.role {
             Role::Idle => true,
-            Role::Follows(following) if following.head == head => {
+            Role::Follows(following) if following.coordinator == coordinator => {
                 let known = (following.run, following.line_number);
                 if known == (run, line) {
                     return Some(Arc::clone(following));
@@ -278,7 +279,8 @@ impl WorkflowNode {
             // coordinator that was heard recently is present, even if this node does not know it as a member
             // yet.
             Role::Follows(following) => {
-                let is_lost = !state.nodes.contains(&following.head) && !following.is_head_heard(now_ms);
+                let is_lost =
+                    !state.nodes.contains(&following.coordinator) && !following.is_coordinator_heard(now_ms);
                 is_later(following.run) || is_lost
             }
             Role::Leads(leading) => is_later(leading.run),
@@ -286,19 +288,24 @@ impl WorkflowNode {
         if !is_new {
             return None;
         }
-        if state.followed.contains(&(run, head, line)) {
+        if state.followed.contains(&(run, coordinator, line)) {
             drop(state);
-            self.send(head, &Message { run, content: Content::Forgot(line) });
+            self.send(coordinator, &Message { run, content: Content::Forgot(line) });
             return None;
         }
         let capacity = state.post.as_ref()?.capacity.clone();
-        tracing::info!(%head, generation = run.generation, "this node runs calls of the program on another one");
+        tracing::info!(%coordinator, generation = run.generation, "this node runs calls of the program on another one");
         self.resign(&mut state);
         if let Progress::Runs(waker) | Progress::Deposed { waker, .. } = &state.program {
             state.program = Progress::Deposed { waker: waker.clone(), since_ms: now_ms };
         }
-        let following =
-            Following::begin((head, run, line), capacity.clone(), &self.site, &self.memory, &self.wake);
+        let following = Following::begin(
+            (coordinator, run, line),
+            capacity.clone(),
+            &self.executor,
+            &self.memory,
+            &self.wake,
+        );
         if state.is_leaving {
             following.leave();
         }
@@ -317,8 +324,8 @@ impl WorkflowNode {
         }
         self.go_if_possible(&role, now_ms);
         let Some(run) = role.run() else { return false };
-        if let Some(site) = role.site() {
-            for (to, ask) in site.asks(now_ms) {
+        if let Some(executor) = role.executor() {
+            for (to, ask) in executor.asks(now_ms) {
                 self.send(to, &Message { run, content: Content::Ask(ask) });
             }
         }
@@ -326,8 +333,8 @@ impl WorkflowNode {
             Role::Idle => false,
             Role::Follows(following) => {
                 while let Some(frame) = following.frame(now_ms) {
-                    let content = Content::ToHead(following.line_number, frame);
-                    self.send(following.head, &Message { run, content });
+                    let content = Content::ToCoordinator(following.line_number, frame);
+                    self.send(following.coordinator, &Message { run, content });
                 }
                 following.is_held()
             }
@@ -355,7 +362,7 @@ impl WorkflowNode {
         match &role {
             Role::Idle => {}
             Role::Follows(following) => {
-                state.followed.insert((following.run, following.head, following.line_number));
+                state.followed.insert((following.run, following.coordinator, following.line_number));
             }
             Role::Leads(leading) => lock(&self.memory).add(leading.engine.history()),
         }
@@ -371,7 +378,7 @@ impl WorkflowNode {
     }
 
     /// Returns the observations to record: if the job has observers, also the graph, which they may request.
-    pub(super) fn observes(&self, asked: Observe) -> Observe {
+    pub(super) fn observations(&self, asked: Observe) -> Observe {
         Observe { graph: asked.graph || self.is_public.load(Relaxed), ..asked }
     }
 
@@ -396,7 +403,7 @@ impl WorkflowNode {
 
     /// Prepares for leaving: data that only this node has is copied to others; if the program is here, it
     /// stops, since its task moves to another node.
-    pub(super) fn leaves(&self, rescue: Rescue) {
+    pub(super) fn leave(&self, rescue: Rescue) {
         let mut state = self.lock();
         state.is_leaving = true;
         state.rescue = Some(rescue);
@@ -421,7 +428,7 @@ impl WorkflowNode {
         };
         let rescue = if may_go { self.lock().rescue.take() } else { None };
         if let (Some(_), Role::Leads(leading)) = (&rescue, role) {
-            leading.goes();
+            leading.on_released();
         }
         drop(rescue);
     }
@@ -437,7 +444,7 @@ impl WorkflowNode {
         drop(state);
         role.end();
         self.platform.see(|| Seen::Ends);
-        self.site.end();
+        self.executor.end();
         self.queue.end();
     }
 }
@@ -461,11 +468,11 @@ impl Role {
         }
     }
 
-    fn site(&self) -> Option<Arc<Executor>> {
+    fn executor(&self) -> Option<Arc<Executor>> {
         match self {
             Self::Idle => None,
-            Self::Follows(following) => Some(Arc::clone(&following.site)),
-            Self::Leads(leading) => Some(Arc::clone(&leading.engine.site)),
+            Self::Follows(following) => Some(Arc::clone(&following.executor)),
+            Self::Leads(leading) => Some(Arc::clone(&leading.engine.executor)),
         }
     }
 

@@ -15,8 +15,8 @@ use crate::ids::{Argument, CallId, VersionId};
 impl Graph {
     /// Returns the actions to perform now.
     pub(crate) fn actions(&mut self) -> Vec<Action> {
-        self.decides_merges();
-        self.decides_turns();
+        self.decide_merges();
+        self.decide_turns();
         while self.assign_one() {}
         self.let_go();
         std::mem::take(&mut self.actions)
@@ -74,7 +74,7 @@ impl Graph {
         let manner = self.manner(id, call);
         let has_one_run = manner.has_one_run() && call.failures == call.options.retry;
         let member = self.fit(id, member);
-        self.occupies(id, member);
+        self.occupy(id, member);
         let (mut in_place, mut taken) = (Vec::new(), Vec::new());
         let (mut elsewhere, mut moved_bytes) = (Vec::new(), 0);
         for argument in &*arguments {
@@ -91,7 +91,7 @@ impl Graph {
                 }
             }
             if let Argument::Update(version) = argument {
-                let is_taken = has_one_run && self.takes(id, member, *version);
+                let is_taken = has_one_run && self.take(id, member, *version);
                 in_place.push(is_taken);
                 taken.extend(is_taken.then_some(*version));
             }
@@ -108,7 +108,7 @@ impl Graph {
 
     /// Takes a version from a member for a call that updates it in place, if it has no other reader. Returns
     /// whether it was taken.
-    fn takes(&mut self, call: CallId, member: Member, id: VersionId) -> bool {
+    fn take(&mut self, call: CallId, member: Member, id: VersionId) -> bool {
         // Data created by the program cannot be recomputed.
         let has_losses = self.has_losses;
         // A copy that the member has fetched would be mistaken for one that it keeps.

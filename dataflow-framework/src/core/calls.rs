@@ -9,7 +9,7 @@ use std::{
 };
 
 use super::call::{Call, CallState};
-use crate::ids::{CallId, NESTED};
+use crate::ids::{CallId, NESTED_BIT};
 
 /// The number of calls per group. A group has room for all of them.
 const NEIGHBOURS: usize = 16;
@@ -32,7 +32,7 @@ fn place(id: CallId) -> (u64, usize) {
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "the interface is that of other maps")]
 impl Calls {
     pub(super) fn insert(&mut self, id: CallId, call: Call) {
-        if id >= NESTED {
+        if id >= NESTED_BIT {
             self.nested.insert(id, call);
             return;
         }
@@ -41,7 +41,7 @@ impl Calls {
     }
 
     pub(super) fn get(&self, id: &CallId) -> Option<&Call> {
-        if *id >= NESTED {
+        if *id >= NESTED_BIT {
             return self.nested.get(id);
         }
         let (group, index) = place(*id);
@@ -49,7 +49,7 @@ impl Calls {
     }
 
     pub(super) fn get_mut(&mut self, id: &CallId) -> Option<&mut Call> {
-        if *id >= NESTED {
+        if *id >= NESTED_BIT {
             return self.nested.get_mut(id);
         }
         let (group, index) = place(*id);
@@ -61,7 +61,7 @@ impl Calls {
     }
 
     pub(super) fn remove(&mut self, id: &CallId) -> Option<Call> {
-        if *id >= NESTED {
+        if *id >= NESTED_BIT {
             return self.nested.remove(id);
         }
         let (group, index) = place(*id);

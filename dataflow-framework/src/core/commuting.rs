@@ -34,38 +34,38 @@ impl Graph {
     }
 
     /// Adds a new call to its chain.
-    pub(super) fn has_joined(&mut self, id: CallId) {
+    pub(super) fn join_chain(&mut self, id: CallId) {
         let Some(first) = self.chains.chain_of(id) else { return };
         if self.chains.decided.contains_key(&id) {
-            self.keeps_what_it_reads(id);
+            self.keep_inputs(id);
         }
-        self.decides_as_before(first);
+        self.repeat_exchanges(first);
         if self.chains.is_open(id) {
-            self.waits_for_turn(id);
+            self.wait_for_turn(id);
         }
         self.chains.stirred.insert(first);
     }
 
     /// Handles a version that became available for turns.
-    pub(super) fn is_there_for_turns(&mut self, readers: &[CallId]) {
+    pub(super) fn on_available_for_turns(&mut self, readers: &[CallId]) {
         if self.chains.by_first.is_empty() {
             return;
         }
         for reader in readers {
-            self.looks_at_turn(*reader);
+            self.recheck_turn(*reader);
         }
     }
 
     /// Lets an undecided turn wait for its other inputs.
-    fn waits_for_turn(&mut self, id: CallId) {
+    fn wait_for_turn(&mut self, id: CallId) {
         if self.calls.get(&id).is_some_and(|call| matches!(call.state, CallState::Inputs(_))) {
-            self.begins_again(id);
-            self.looks_at_turn(id);
+            self.requeue(id);
+            self.recheck_turn(id);
         }
     }
 
     /// Notes that the other inputs of a turn may all be available.
-    fn looks_at_turn(&mut self, id: CallId) {
+    fn recheck_turn(&mut self, id: CallId) {
         let Some(first) = self.chains.chain_of(id).filter(|_| self.can_have_turn(id)) else { return };
         if let Some(chain) = self.chains.by_first.get_mut(&first) {
             chain.ready.insert(id);
@@ -84,87 +84,87 @@ impl Graph {
     }
 
     /// Decides the work of turns.
-    pub(super) fn decides_turns(&mut self) {
+    pub(super) fn decide_turns(&mut self) {
         while let Some(first) = self.chains.stirred.pop_first() {
-            while self.decides_turn(first) {}
+            while self.decide_turn(first) {}
         }
     }
 
     /// Decides the work of the next turn of a chain. Returns whether that was possible.
-    fn decides_turn(&mut self, first: CallId) -> bool {
+    fn decide_turn(&mut self, first: CallId) -> bool {
         let Some(chain) = self.chains.by_first.get(&first) else { return false };
         let Some(id) = chain.undecided.first_key_value().map(|(id, _)| *id) else { return false };
         if self.chains.decided.contains_key(&id) {
-            return self.decides_as_before(first);
+            return self.repeat_exchanges(first);
         }
         match self.calls.get(&id).map(|call| call.state) {
             Some(CallState::Inputs(_)) => {}
             // The call is being cancelled.
             Some(CallState::Recorded) => return false,
             _ => {
-                self.chains.leaves(first, id);
+                self.chains.leave(first, id);
                 return true;
             }
         }
         let Some(with) = chain.ready.iter().copied().find(|with| self.can_have_turn(*with)) else {
             return false;
         };
-        self.exchanges_turns(id, with);
+        self.exchange_turns(id, with);
         if let Some(chain) = self.chains.by_first.get_mut(&first) {
             chain.ready.remove(&with);
         }
-        self.chains.leaves(first, id);
+        self.chains.leave(first, id);
         if self.durable.is_on {
             self.chains.held.insert(id, Held::Unrecorded);
             self.actions.push(Action::Record(Fact::Commuted { call: id, with }));
         } else {
-            self.has_turn(id);
+            self.release_turn(id);
         }
         true
     }
 
     /// Repeats the exchanges of an earlier run for the next turns of a chain, as far as both calls are made.
     /// Returns whether there were any.
-    fn decides_as_before(&mut self, first: CallId) -> bool {
+    fn repeat_exchanges(&mut self, first: CallId) -> bool {
         let mut exchanged = BTreeSet::new();
         let mut is_any = false;
-        while let Some(with) = self.decides_one_as_before(first) {
+        while let Some(with) = self.repeat_exchange(first) {
             is_any = true;
             exchanged.insert(with);
         }
         // Not earlier: an input received in one exchange may be passed on in the next one, and may be gone.
         for id in exchanged {
             if self.chains.is_open(id) {
-                self.waits_for_turn(id);
+                self.wait_for_turn(id);
             }
         }
         is_any
     }
 
     /// Repeats the exchange of one turn. Returns its partner, which may be the turn itself.
-    fn decides_one_as_before(&mut self, first: CallId) -> Option<CallId> {
+    fn repeat_exchange(&mut self, first: CallId) -> Option<CallId> {
         let chain = self.chains.by_first.get(&first)?;
         let id = chain.undecided.first_key_value().map(|(id, _)| *id)?;
         let with = self.chains.decided.get(&id).copied()?;
         if !chain.undecided.contains_key(&with) {
             return None;
         }
-        self.exchanges_turns(id, with);
-        self.chains.has_exchanged(with);
-        for version in self.chains.leaves(first, id) {
+        self.exchange_turns(id, with);
+        self.chains.count_exchange(with);
+        for version in self.chains.leave(first, id) {
             self.release(version);
         }
         if with != id && self.chains.decided.contains_key(&with) {
-            self.keeps_what_it_reads(with);
+            self.keep_inputs(with);
         }
         if self.calls.get(&id).is_some_and(|call| matches!(call.state, CallState::Inputs(_))) {
-            self.begins_again(id);
+            self.requeue(id);
         }
         Some(with)
     }
 
     /// Keeps the inputs of a call until another call reads them, even if it completed in an earlier run.
-    fn keeps_what_it_reads(&mut self, id: CallId) {
+    fn keep_inputs(&mut self, id: CallId) {
         let read: Vec<_> = self.calls.get(&id).into_iter().flat_map(Call::reads).collect();
         let Some(turn) = self.chains.turn(id) else { return };
         let before = std::mem::replace(&mut turn.kept, read.clone());
@@ -177,12 +177,12 @@ impl Graph {
     }
 
     /// Handles the record of the work of a turn.
-    pub(super) fn turn_is_recorded(&mut self, id: CallId, with: CallId) {
+    pub(super) fn on_turn_recorded(&mut self, id: CallId, with: CallId) {
         self.chains.decided.insert(id, with);
-        self.has_turn(id);
+        self.release_turn(id);
     }
 
-    fn has_turn(&mut self, id: CallId) {
+    fn release_turn(&mut self, id: CallId) {
         self.chains.held.remove(&id);
         if self.calls.get(&id).is_some_and(|call| call.state == CallState::Inputs(0)) {
             self.push_ready(id);
@@ -190,7 +190,7 @@ impl Graph {
     }
 
     /// Exchanges the work of two turns of a chain.
-    fn exchanges_turns(&mut self, one: CallId, other: CallId) {
+    fn exchange_turns(&mut self, one: CallId, other: CallId) {
         if one == other {
             return;
         }
@@ -219,13 +219,13 @@ impl Graph {
                 _ => None,
             };
             if let Some(member) = runs_on {
-                self.frees(id, member);
+                self.free(id, member);
             }
-            before.extend(self.reads_all_instead(id, &arguments));
+            before.extend(self.replace_inputs(id, &arguments));
             let call = self.calls.get_mut(&id).expect("it is known");
             (call.task, call.options) = (task, options);
             if let Some(member) = runs_on {
-                self.occupies(id, member);
+                self.occupy(id, member);
             }
         }
         for version in before {
@@ -234,7 +234,7 @@ impl Graph {
     }
 
     /// Replaces the inputs of a call that has not started, or would run again. Returns the previous inputs.
-    fn reads_all_instead(&mut self, id: CallId, arguments: &Arc<[Argument]>) -> Vec<VersionId> {
+    fn replace_inputs(&mut self, id: CallId, arguments: &Arc<[Argument]>) -> Vec<VersionId> {
         let call = self.calls.get_mut(&id).expect("it is known");
         let is_reader = call.state != CallState::Done;
         let before = std::mem::replace(&mut call.arguments, Arc::clone(arguments));
@@ -251,7 +251,7 @@ impl Graph {
                 version.readers.remove(position);
             }
         }
-        self.counts_missing(id);
+        self.count_missing(id);
         before
     }
 }

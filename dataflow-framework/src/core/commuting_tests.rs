@@ -21,7 +21,7 @@ pub(super) fn graph(is_recorded: bool) -> Graph {
     let mut graph = Graph::new(is_recorded);
     graph.joined(Member::HERE, Capacity::of_workers(8));
     if is_recorded {
-        graph.records();
+        graph.enable_recording();
     }
     graph
 }
@@ -153,9 +153,9 @@ fn commuting_restart_keeps_recorded_order() {
     assert!(first.recorded_so_far().contains(&facts[0]));
     let mark = first.versions[&version(10, 0)].mark;
     let mut again = graph(true);
-    again.recalls(facts[0].clone());
-    again.remembers(first.history().clone());
-    again.holds(Member::HERE, Held { version: version(10, 0), mark, bytes: 1 });
+    again.recall(facts[0].clone());
+    again.add_history(first.history().clone());
+    again.on_held(Member::HERE, Held { version: version(10, 0), mark, bytes: 1 });
     make_calls(&mut again);
     // The output of 10 contains that of 2, so 2 is not repeated; 0 and 1 were not added.
     let unfinished = again.calls.iter().filter(|(_, call)| call.state != CallState::Done);
@@ -187,10 +187,10 @@ fn commuting_restart_repeats_no_added_input() {
     let mark = first.versions[&version(11, 0)].mark;
     let mut again = graph(true);
     for fact in recorded {
-        again.recalls(fact);
+        again.recall(fact);
     }
-    again.remembers(first.history().clone());
-    again.holds(Member::HERE, Held { version: version(11, 0), mark, bytes: 1 });
+    again.add_history(first.history().clone());
+    again.on_held(Member::HERE, Held { version: version(11, 0), mark, bytes: 1 });
     make_calls(&mut again);
     let unfinished = again.calls.iter().filter(|(_, call)| call.state != CallState::Done);
     assert_eq!(unfinished.map(|(id, _)| id).collect::<Vec<_>>(), [1, 12]);

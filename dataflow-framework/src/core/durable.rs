@@ -31,12 +31,12 @@ use crate::{
 
 impl Graph {
     /// Lets permanent outcomes be recorded.
-    pub(crate) fn records(&mut self) {
+    pub(crate) fn enable_recording(&mut self) {
         self.durable.is_on = true;
     }
 
     /// Sets the number that identifies the program.
-    pub(crate) fn has_key(&mut self, key: u128) {
+    pub(crate) fn set_key(&mut self, key: u128) {
         self.durable.key = key;
     }
 
@@ -57,7 +57,7 @@ impl Graph {
     }
 
     /// Returns whether the completion of a call is recorded, so that it does not run again.
-    pub(super) fn is_for_ever(&self, call: CallId) -> bool {
+    pub(super) fn is_permanent(&self, call: CallId) -> bool {
         self.durable.ended.contains_key(&call)
     }
 
@@ -67,14 +67,14 @@ impl Graph {
     }
 
     /// Returns whether an execution of a call is the one that counts, and its output is only with members.
-    pub(super) fn counts_for_ever(&self, call: CallId, execution: u64) -> bool {
+    pub(super) fn is_permanent_execution(&self, call: CallId, execution: u64) -> bool {
         let ended = self.durable.ended.get(&call);
         ended.is_some_and(|Once { by, values, .. }| *by == execution && values.is_none())
     }
 
     /// Handles the outcome of a call that is no longer assigned, if it must be recorded before it becomes
     /// visible. Returns any other outcome.
-    pub(super) fn is_to_be_recorded(
+    pub(super) fn defer_until_recorded(
         &mut self,
         id: CallId,
         member: Member,
@@ -88,7 +88,7 @@ impl Graph {
         }
         match outcome {
             Outcome::Durable { bytes, ns, by, values } => {
-                self.has_taken(id, ns);
+                self.record_duration(id, ns);
                 self.settle(id, (member, by), bytes, values);
                 None
             }
@@ -118,7 +118,7 @@ impl Graph {
     }
 
     /// Lets a failure be recorded before it becomes visible. Returns whether that is necessary.
-    pub(super) fn records_failure(&mut self, id: CallId, failure: &Failure) -> bool {
+    pub(super) fn record_failure(&mut self, id: CallId, failure: &Failure) -> bool {
         if self.durable.is_on {
             let fact = Fact::Failed { call: id, reason: failure.reason().to_owned() };
             self.record(fact, id, After::Failed(failure.clone()));
@@ -128,7 +128,7 @@ impl Graph {
 
     /// Prepares to cancel calls that have not started: they will not start, but this becomes visible only when
     /// it is [journalled](Self::journalled). Returns the calls.
-    pub(crate) fn begins_to_cancel(&mut self, calls: Range<CallId>) -> Vec<Range<CallId>> {
+    pub(crate) fn prepare_cancellation(&mut self, calls: Range<CallId>) -> Vec<Range<CallId>> {
         let mut cancelled: Vec<Range<CallId>> = Vec::new();
         for id in calls {
             if !self.can_be_cancelled(id) {
@@ -152,18 +152,18 @@ impl Graph {
         match fact {
             Fact::Ended(ended) => {
                 self.durable.new.extend(Some(ended.call).filter(|_| ended.values.is_none()));
-                self.is_durable_now(ended);
+                self.on_durable(ended);
             }
-            Fact::Merged { call, parts } => self.merge_is_recorded(call, parts),
-            Fact::Commuted { call, with } => self.turn_is_recorded(call, with),
-            Fact::Kept { .. } | Fact::History(_) => self.is_preserved(),
+            Fact::Merged { call, parts } => self.on_merge_recorded(call, parts),
+            Fact::Commuted { call, with } => self.on_turn_recorded(call, with),
+            Fact::Kept { .. } | Fact::History(_) => self.on_preserved(),
             _ => {}
         }
         for id in calls {
             match self.durable.recording.remove(&id) {
                 Some(After::Written { members, bytes }) => {
                     self.make_outcome_permanent(id, &members, &bytes);
-                    self.cuts_lineage(id);
+                    self.cut_lineage(id);
                 }
                 Some(After::Ignored { member, bytes, reason }) => {
                     self.ignored(id, &reason);
@@ -171,18 +171,18 @@ impl Graph {
                         self.written(id, member, &bytes);
                     } else {
                         // The call writes the defaults again.
-                        self.is_not_for_ever(id, member, bytes.len());
-                        self.begins_again(id);
+                        self.discard_duplicate_output(id, member, bytes.len());
+                        self.requeue(id);
                     }
                 }
-                Some(After::Failed(failure)) => self.fails_for_good(id, &failure),
+                Some(After::Failed(failure)) => self.fail_permanently(id, &failure),
                 None => {}
             }
             self.forget_damages(id);
         }
     }
 
-    pub(super) fn is_durable_now(&mut self, ended: Ended) {
+    pub(super) fn on_durable(&mut self, ended: Ended) {
         let Ended { call, mark, by, values } = ended;
         let values = values.map(|values| values.into_iter().map(Arc::from).collect::<Values>());
         let bytes: usize = values.iter().flatten().map(|value| value.len()).sum();
@@ -197,11 +197,11 @@ impl Graph {
         let arguments = Arc::clone(&call.arguments);
         let versions: Vec<_> = call.written(id).collect();
         self.unfinished -= 1;
-        self.has_ended(id);
+        self.add_end(id);
         for (version, bytes) in versions.iter().zip(bytes) {
             for member in members {
                 if self.members.has(*member) && !self.durable.damaged.contains(&(*version, *member)) {
-                    self.is_there(*version, *member, *bytes);
+                    self.on_present(*version, *member, *bytes);
                 }
             }
             // The version may be lost or damaged by now.
@@ -210,7 +210,7 @@ impl Graph {
                 *state = State::Gone;
             }
         }
-        self.is_over(id, &arguments);
+        self.forget_unneeded(id, &arguments);
         for version in versions {
             let known = self.versions.get(&version);
             if known.is_some_and(|known| known.is_awaited() && matches!(known.state, State::Gone)) {
@@ -242,12 +242,12 @@ impl Graph {
         }
     }
 
-    pub(super) fn damages_are_lost(&mut self, member: Member) {
+    pub(super) fn forget_damages_on(&mut self, member: Member) {
         self.durable.damaged.retain(|(_, on)| *on != member);
     }
 
     /// Forgets the data that was needed only to run a call again, if it never runs again.
-    pub(super) fn cuts_lineage(&mut self, id: CallId) {
+    pub(super) fn cut_lineage(&mut self, id: CallId) {
         if !self.durable.ended.contains_key(&id) {
             return;
         }
@@ -260,7 +260,7 @@ impl Graph {
     }
 
     /// Restores a lost version from the journal if its call must not run again. Returns whether that is so.
-    pub(super) fn restores(&mut self, id: VersionId) -> bool {
+    pub(super) fn restore(&mut self, id: VersionId) -> bool {
         let Some(Once { mark, values, .. }) = self.durable.ended.get(&id.call) else { return false };
         let value = values.as_ref().and_then(|values| values.get(id.slot as usize));
         let Some(value) = value else {
@@ -274,7 +274,7 @@ impl Graph {
         let (mark, value) = (*mark, Arc::clone(value));
         let bytes = value.len() as u64;
         self.actions.push(Action::Restore { version: id, mark, value });
-        self.is_there(id, Member::HERE, bytes);
+        self.on_present(id, Member::HERE, bytes);
         true
     }
 }

@@ -18,7 +18,7 @@ const EFFECT: Options = Options { effect: true, ..Options::DEFAULT };
 /// Creates the graph of a program with a journal, and one worker on each of three members.
 fn graph() -> Graph {
     let mut graph = Graph::new(true);
-    graph.records();
+    graph.enable_recording();
     for member in [Member::HERE, THERE, ELSEWHERE] {
         graph.joined(member, Capacity::of_workers(1));
     }
@@ -200,18 +200,18 @@ fn copy_from_earlier_run_is_ignored_after_repeated_call() {
     let (written, mark) = (version(0, 0), graph.versions[&version(0, 0)].mark);
     let late = Member(3);
     graph.joined(late, Capacity::of_workers(1));
-    graph.holds(late, Held { version: written, mark, bytes: 3 });
+    graph.on_held(late, Held { version: written, mark, bytes: 3 });
     assert_eq!(to_do(&mut graph).forgotten, [(late, written)], "its outcome was not recorded");
     ended(&mut graph, 0, member, None);
     let [(second, _)] = to_do(&mut graph).copied[..] else { panic!("a second copy is made") };
-    graph.holds(second, Held { version: written, mark, bytes: 3 });
+    graph.on_held(second, Held { version: written, mark, bytes: 3 });
     assert_eq!(to_do(&mut graph).forgotten, [], "the copy under way may have arrived");
     graph.copied(written, second);
     let mut recorded = to_do(&mut graph).recorded;
     graph.journalled(recorded.remove(0));
     to_do(&mut graph);
     for (member, forgotten) in [(late, vec![(late, written)]), (second, vec![]), (member, vec![])] {
-        graph.holds(member, Held { version: written, mark, bytes: 3 });
+        graph.on_held(member, Held { version: written, mark, bytes: 3 });
         assert_eq!(to_do(&mut graph).forgotten, forgotten);
     }
     assert!(!graph.versions[&written].is_with(late));
@@ -229,13 +229,13 @@ fn large_output_counts_only_from_recorded_execution() {
     for is_late in [false, true] {
         let mut again = graph();
         for fact in &recorded {
-            again.recalls(fact.clone());
+            again.recall(fact.clone());
         }
         if is_late {
             call(&mut again, 0, &[], EFFECT);
         }
         for (member, by) in [(ELSEWHERE, 8), (THERE, 7)] {
-            again.runs(member, 0, mark);
+            again.on_running(member, 0, mark);
             ended_by(&mut again, 0, member, by, None);
         }
         if !is_late {
@@ -255,7 +255,7 @@ fn unrecorded_completions_of_one_call_first_one_counts() {
         before.versions[&version(0, 0)].mark
     };
     for (member, by) in [(THERE, 7), (ELSEWHERE, 8)] {
-        graph.runs(member, 0, mark);
+        graph.on_running(member, 0, mark);
         ended_by(&mut graph, 0, member, by, Some(small()));
     }
     call(&mut graph, 0, &[], EFFECT);
@@ -286,14 +286,14 @@ fn recorded_facts_hold_in_next_run() {
     for fact in &facts {
         first.journalled(fact.clone());
     }
-    let cancelled = first.begins_to_cancel(1..2);
+    let cancelled = first.prepare_cancellation(1..2);
     assert_eq!(cancelled.iter().cloned().flatten().collect::<Vec<_>>(), [1]);
     let choice = Choice::Cancelled(cancelled);
     facts.push(Fact::Decided(Decision { number: 0, at: 2, what: "cancel".to_owned(), choice }));
     for facts in [facts.clone(), first.recorded_so_far().into_iter().chain(facts.pop()).collect()] {
         let mut again = graph();
         for fact in facts {
-            again.recalls(fact);
+            again.recall(fact);
         }
         call(&mut again, 0, &[], EFFECT);
         call(&mut again, 1, &[0], Options::DEFAULT);
@@ -314,7 +314,7 @@ fn unrecorded_completion_is_reported_to_next_coordinator() {
         effect_and_reader(&mut before);
         before.versions[&version(0, 0)].mark
     };
-    graph.runs(THERE, 0, mark);
+    graph.on_running(THERE, 0, mark);
     ended(&mut graph, 0, THERE, Some(small()));
     call(&mut graph, 0, &[], EFFECT);
     let now = to_do(&mut graph);
@@ -328,7 +328,7 @@ fn changed_program_is_detected_by_recorded_marks() {
     let first_marks = first.marks().expect("there is a call");
     assert_eq!(first.marks(), None, "nothing new");
     let mut again = graph();
-    again.recalls_marks(first_marks.clone());
+    again.recall_marks(first_marks.clone());
     again.call(0, new_call(vec![Argument::Copied(vec![1])], 1, EFFECT));
     let Some(Divergence { call: 0, was, .. }) = again.divergence() else { panic!("it differs") };
     assert_eq!(was, first_marks[0].1);
@@ -361,13 +361,13 @@ fn all_members_leave_needed_data_goes_to_journal() {
     let [(member, 0)] = to_do(&mut graph).assigned[..] else { panic!("it can begin") };
     graph.ended(0, member, Outcome::Written { bytes: vec![8], ns: 1_000_000 });
     for leaving in [ELSEWHERE, THERE] {
-        graph.leaves(leaving);
+        graph.on_leaving(leaving);
         for (to, copied) in to_do(&mut graph).copied {
             graph.copied(copied, to);
         }
     }
     to_do(&mut graph);
-    graph.leaves(Member::HERE);
+    graph.on_leaving(Member::HERE);
     let now = to_do(&mut graph);
     assert_eq!((&now.preserved, &now.may_go), (&vec![version(0, 0)], &vec![]));
     let [Fact::History(history)] = &now.recorded[..] else { panic!("the history is recorded: {now:?}") };
@@ -387,7 +387,7 @@ fn all_members_leave_program_stays_until_last_call_completes() {
     }
     let running = to_do(&mut graph).assigned;
     for leaving in [Member::HERE, THERE, ELSEWHERE] {
-        graph.leaves(leaving);
+        graph.on_leaving(leaving);
     }
     // The call on the member of the program completes first.
     let (mut recorded, mut may_go) = (Vec::new(), Vec::new());
@@ -414,14 +414,14 @@ fn all_members_leave_program_stays_until_last_call_completes() {
 #[test]
 fn all_members_leave_completed_calls_are_recorded_while_one_runs() {
     let mut graph = Graph::new(true);
-    graph.records();
+    graph.enable_recording();
     graph.joined(Member::HERE, Capacity::of_workers(1));
     call(&mut graph, 0, &[], Options::DEFAULT);
     call(&mut graph, 1, &[0], Options::DEFAULT);
     to_do(&mut graph);
     graph.ended(0, Member::HERE, Outcome::Written { bytes: vec![8], ns: 1_000_000 });
     assert_eq!(to_do(&mut graph).assigned, [(Member::HERE, 1)]);
-    graph.leaves(Member::HERE);
+    graph.on_leaving(Member::HERE);
     let now = to_do(&mut graph);
     assert!(now.may_go.is_empty(), "a call is running: {now:?}");
     let [Fact::History(history)] = &now.recorded[..] else { panic!("{now:?}") };
@@ -471,7 +471,7 @@ fn all_members_leave_data_read_by_program_goes_to_journal_once() {
             copy_all(&mut graph);
             let mut all = Vec::new();
             for leaving in &mut order {
-                graph.leaves(*leaving);
+                graph.on_leaving(*leaving);
                 if is_quick {
                     all.extend(copy_all(&mut graph).preserved);
                 }
@@ -486,7 +486,7 @@ fn all_members_leave_data_read_by_program_goes_to_journal_once() {
 #[test]
 fn data_read_by_program_stays_local_until_member_joins() {
     let mut graph = Graph::new(true);
-    graph.records();
+    graph.enable_recording();
     graph.joined(Member::HERE, Capacity::of_workers(1));
     read_by_the_program(&mut graph);
     assert_eq!(copy_all(&mut graph).forgotten, []);

@@ -25,11 +25,11 @@ use super::{
     },
     version::{Copies, Source, State},
 };
-use crate::ids::{CallId, NESTED, VersionId};
+use crate::ids::{CallId, NESTED_BIT, VersionId};
 
 impl Graph {
     /// Handles a member that keeps a version of an earlier run.
-    pub(crate) fn holds(&mut self, member: Member, held: Held) {
+    pub(crate) fn on_held(&mut self, member: Member, held: Held) {
         let Held { version: id, mark, bytes } = held;
         if self.is_to_come(id.call, mark) {
             let earlier = self.earlier(id.call, mark);
@@ -54,11 +54,11 @@ impl Graph {
                 if self.is_unseen(id, member) {
                     return;
                 }
-                self.is_there(id, member, bytes);
+                self.on_present(id, member, bytes);
                 self.forget_unless_needed(id);
             }
-            Some(known) if id.call < NESTED => {
-                self.diverges(Divergence { call: id.call, was: mark, is: known });
+            Some(known) if id.call < NESTED_BIT => {
+                self.record_divergence(Divergence { call: id.call, was: mark, is: known });
             }
             // It is no longer needed; or its task ran again with other calls, which is detected there.
             Some(_) | None => self.actions.push(Action::Forget(member, id)),
@@ -66,12 +66,12 @@ impl Graph {
     }
 
     /// Handles a member that runs a call of an earlier run.
-    pub(crate) fn runs(&mut self, member: Member, id: CallId, mark: Mark) {
+    pub(crate) fn on_running(&mut self, member: Member, id: CallId, mark: Mark) {
         if self.is_to_come(id, mark) {
             let earlier = self.earlier(id, mark);
             if earlier.mark == mark && earlier.runs_on.is_none() {
                 earlier.runs_on = Some(member);
-                self.members.assigned(member, Claim::UNKNOWN, false);
+                self.members.on_assigned(member, Claim::UNKNOWN, false);
             }
             return;
         }
@@ -79,13 +79,13 @@ impl Graph {
         if matches!(call.state, CallState::Inputs(_) | CallState::Worker) {
             (call.state, call.is_earlier) = (CallState::Runs(member), true);
             self.see(Seen::Assigns { call: id, to: member.0 });
-            self.occupies(id, member);
+            self.occupy(id, member);
         }
     }
 
     /// Adds calls completed in earlier runs, before this run has made them. New ones are forwarded to the other
     /// nodes: the reporting member may be the only one that knows them, and may leave.
-    pub(crate) fn remembers(&mut self, history: History) {
+    pub(crate) fn add_history(&mut self, history: History) {
         let news = history.without(&self.history);
         self.history.add(news.clone());
         self.news.add(news);
@@ -97,20 +97,20 @@ impl Graph {
         let Some(earlier) = self.earlier.get_mut(&id).filter(|earlier| earlier.runs_on == Some(member))
         else {
             // Another member is known to run it.
-            self.durable.keeps_early(id, member, outcome, false);
+            self.durable.keep_early(id, member, outcome, false);
             return;
         };
         earlier.runs_on = None;
         let root = earlier.mark.root;
         self.members.ended(member, Claim::UNKNOWN);
-        if self.durable.keeps_early(id, member, outcome, true) {
+        if self.durable.keep_early(id, member, outcome, true) {
             return;
         }
         match outcome {
-            Outcome::Written { .. } | Outcome::Durable { .. } => self.ends_in_history(id, root),
+            Outcome::Written { .. } | Outcome::Durable { .. } => self.add_end_within(id, root),
             Outcome::Ignored { .. } => {
-                self.is_ignored(id);
-                self.ends_in_history(id, root);
+                self.add_ignored(id);
+                self.add_end_within(id, root);
             }
             // The call is retried.
             Outcome::Failed(_) | Outcome::Unfit(_) => {}
@@ -118,7 +118,7 @@ impl Graph {
     }
 
     /// Handles damage to the data of a member from earlier runs.
-    pub(super) fn damaged_before_it_is_made(&mut self, id: VersionId, member: Member) {
+    pub(super) fn on_early_damage(&mut self, id: VersionId, member: Member) {
         let Some(earlier) = self.earlier.get_mut(&id.call) else { return };
         if let Some(copies) = earlier.copies.get_mut(&id.slot) {
             copies.members.retain(|other| *other != member);
@@ -146,22 +146,22 @@ impl Graph {
     }
 
     /// Handles a new call that has completed in an earlier run.
-    pub(super) fn has_ended_before(&mut self, id: CallId) {
+    pub(super) fn on_ended_before(&mut self, id: CallId) {
         let call = self.calls.get_mut(&id).expect("it was made");
         call.state = CallState::Done;
         let (origin, writes) = (call.origin, call.writes);
         if let Origin::Program = origin {
             // If it runs again, its task repeats its calls.
-            self.earlier_is_over(id);
+            self.on_earlier_over(id);
         }
-        self.cuts_lineage(id);
+        self.cut_lineage(id);
         if writes == 0 {
             self.forget_call(id);
         }
     }
 
     /// Forgets the reports about calls within a completed call of the program: they are not made again.
-    pub(super) fn earlier_is_over(&mut self, root: CallId) {
+    pub(super) fn on_earlier_over(&mut self, root: CallId) {
         for call in self.nests.earlier.remove(&root).into_iter().flatten() {
             if let Some(earlier) = self.earlier.remove(&call) {
                 if let Some(member) = earlier.runs_on {
@@ -172,14 +172,14 @@ impl Graph {
             let Early { first, others } = self.durable.early.remove(&call).unwrap_or_default();
             for (member, outcome) in first.into_iter().chain(others) {
                 if let Outcome::Durable { bytes, .. } | Outcome::Ignored { bytes, .. } = outcome {
-                    self.is_not_for_ever(call, member, bytes.len());
+                    self.discard_duplicate_output(call, member, bytes.len());
                 }
             }
         }
     }
 
     /// Reverts that a member runs a call of an earlier run that was not made yet.
-    pub(super) fn runs_no_more(&mut self, member: Member, call: CallId) {
+    pub(super) fn on_not_running(&mut self, member: Member, call: CallId) {
         if let Some(earlier) = self.earlier.get_mut(&call)
             && earlier.runs_on == Some(member)
         {
@@ -209,11 +209,11 @@ impl Graph {
         if earlier.mark == mark {
             return Some(earlier);
         }
-        self.diverges(Divergence { call, was: earlier.mark, is: mark });
+        self.record_divergence(Divergence { call, was: earlier.mark, is: mark });
         None
     }
 
-    pub(super) fn diverges(&mut self, divergence: Divergence) {
+    pub(super) fn record_divergence(&mut self, divergence: Divergence) {
         self.divergence.get_or_insert(divergence);
     }
 
@@ -235,7 +235,7 @@ impl Graph {
     }
 
     /// Forgets the state of a member from earlier runs.
-    pub(super) fn earlier_is_lost(&mut self, member: Member) {
+    pub(super) fn on_earlier_lost(&mut self, member: Member) {
         for earlier in self.earlier.values_mut() {
             earlier.runs_on = earlier.runs_on.filter(|on| *on != member);
             earlier.copies.retain(|_, copies| {
@@ -269,14 +269,14 @@ impl Graph {
             return;
         }
         let (source, bytes) = (Source { version: id, mark: *mark, members: members.clone() }, *bytes);
-        match self.members.stays(bytes) {
+        match self.members.staying_member(bytes) {
             Some(to) => self.copy(source, to),
             None => self.preserve(source, bytes),
         }
     }
 
     /// Handles a copy of a version whose call the program has not made yet.
-    pub(super) fn earlier_is_copied(&mut self, id: VersionId, member: Member) {
+    pub(super) fn on_earlier_copied(&mut self, id: VersionId, member: Member) {
         let copies = self.earlier.get_mut(&id.call).and_then(|earlier| earlier.copies.get_mut(&id.slot));
         match copies {
             Some(copies) => copies.add(member),
@@ -289,23 +289,23 @@ impl Graph {
     }
 
     /// Adds a completed call to the news for the other nodes.
-    pub(super) fn has_ended(&mut self, id: CallId) {
+    pub(super) fn add_end(&mut self, id: CallId) {
         match self.calls.get(&id).map(|call| call.origin) {
-            Some(Origin::Task(within)) => self.ends_in_history(id, Some(within.root)),
+            Some(Origin::Task(within)) => self.add_end_within(id, Some(within.root)),
             Some(Origin::Get(_)) => {}
-            Some(Origin::Program) | None => self.ends_in_history(id, None),
+            Some(Origin::Program) | None => self.add_end_within(id, None),
         }
     }
 
     /// Adds a completed call to the news for the other nodes: one within `root`, or one of the program.
-    pub(super) fn ends_in_history(&mut self, id: CallId, root: Option<CallId>) {
+    pub(super) fn add_end_within(&mut self, id: CallId, root: Option<CallId>) {
         if !self.has_losses {
             return;
         }
         for history in [&mut self.history, &mut self.news] {
             match root {
-                Some(root) => history.ends_within(root, id),
-                None => history.ends(id),
+                Some(root) => history.add_end_within(root, id),
+                None => history.add_end(id),
             }
         }
     }
@@ -320,16 +320,16 @@ impl Graph {
     }
 
     /// Adds a call that has failed and has written defaults.
-    pub(super) fn is_ignored(&mut self, id: CallId) {
-        self.history.ignores(id);
-        self.news.ignores(id);
+    pub(super) fn add_ignored(&mut self, id: CallId) {
+        self.history.add_ignored(id);
+        self.news.add_ignored(id);
     }
 
     /// Adds a call that has failed permanently.
-    pub(super) fn has_failed(&mut self, id: CallId, reason: &str) {
+    pub(super) fn add_failure(&mut self, id: CallId, reason: &str) {
         if self.has_losses {
-            self.history.fails(id, reason);
-            self.news.fails(id, reason);
+            self.history.add_failure(id, reason);
+            self.news.add_failure(id, reason);
         }
     }
 
@@ -344,7 +344,7 @@ impl Graph {
     }
 
     /// Handles the output of a call on a member to which it was not assigned, or no longer is.
-    pub(super) fn is_left_over(&mut self, call: CallId, member: Member, bytes: &[u64]) {
+    pub(super) fn on_left_over(&mut self, call: CallId, member: Member, bytes: &[u64]) {
         if !self.members.has(member) {
             return;
         }
@@ -353,7 +353,7 @@ impl Graph {
             match self.versions.get(&id).map(|version| &version.state) {
                 // It is as good as any other copy.
                 Some(State::Present(_) | State::Awaited | State::Gone) => {
-                    self.is_there(id, member, *bytes);
+                    self.on_present(id, member, *bytes);
                     self.forget_unless_needed(id);
                 }
                 None if self.kept.has(id, member) => {}

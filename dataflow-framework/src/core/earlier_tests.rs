@@ -75,8 +75,8 @@ fn completed_calls_are_not_repeated_after_restart() {
     let marks = chain(&mut first, 10);
     complete_all(&mut first);
     let mut again = graph();
-    again.remembers(first.history().clone());
-    again.holds(THERE, Held { version: version(9, 0), mark: marks[9], bytes: 8 });
+    again.add_history(first.history().clone());
+    again.on_held(THERE, Held { version: version(9, 0), mark: marks[9], bytes: 8 });
     chain(&mut again, 10);
     assert_eq!((again.unfinished(), assigned(&mut again)), (0, vec![]));
     // Only the last output exists, and it is brought when the program wants it.
@@ -93,8 +93,8 @@ fn missing_data_is_recomputed_on_demand_after_restart() {
     let marks = chain(&mut first, 10);
     complete_all(&mut first);
     let mut again = graph();
-    again.remembers(first.history().clone());
-    again.holds(THERE, Held { version: version(4, 0), mark: marks[4], bytes: 8 });
+    again.add_history(first.history().clone());
+    again.on_held(THERE, Held { version: version(4, 0), mark: marks[4], bytes: 8 });
     chain(&mut again, 10);
     again.want(version(9, 0));
     complete_all(&mut again);
@@ -108,11 +108,11 @@ fn running_call_continues_after_restart() {
     let mut first = graph();
     let marks = chain(&mut first, 2);
     let mut again = graph();
-    again.runs(THERE, 0, marks[0]);
+    again.on_running(THERE, 0, marks[0]);
     chain(&mut again, 2);
     assert_eq!(assigned(&mut again), [] as [CallId; 0]);
     // A member reports data before the completion of its call.
-    again.holds(THERE, Held { version: version(0, 0), mark: marks[0], bytes: 8 });
+    again.on_held(THERE, Held { version: version(0, 0), mark: marks[0], bytes: 8 });
     written(&mut again, 0, THERE);
     assert_eq!(assigned(&mut again), [1]);
 }
@@ -123,9 +123,9 @@ fn call_completed_before_program_makes_it_is_not_repeated() {
     let marks = chain(&mut first, 2);
     for has_written in [true, false] {
         let mut again = graph();
-        again.runs(THERE, 0, marks[0]);
+        again.on_running(THERE, 0, marks[0]);
         if has_written {
-            again.holds(THERE, Held { version: version(0, 0), mark: marks[0], bytes: 8 });
+            again.on_held(THERE, Held { version: version(0, 0), mark: marks[0], bytes: 8 });
             written(&mut again, 0, THERE);
         } else {
             again.ended(0, THERE, Outcome::Failed(Failure::new("task", 0, "failed as requested")));
@@ -144,7 +144,7 @@ fn failure_reported_to_program_holds_after_restart() {
     let Some(Action::Assign(member, _)) = first.actions().pop() else { panic!("it is ready") };
     first.ended(0, member, Outcome::Failed(Failure::new("task", 0, "failed as requested")));
     let mut again = graph();
-    again.remembers(first.history().clone());
+    again.add_history(first.history().clone());
     chain(&mut again, 1);
     assert!(
         matches!(again.want(version(0, 0)), Input::Failed(failure) if failure.reason() == "failed as requested")
@@ -159,14 +159,14 @@ fn changed_call_after_restart_is_detected() {
     for is_early in [true, false] {
         let mut again = graph();
         if is_early {
-            again.holds(THERE, held);
+            again.on_held(THERE, held);
         }
         call(&mut again, 0, &[]);
         call(&mut again, 1, &[]);
         assert_eq!(again.divergence(), None);
         call(&mut again, 2, &[version(1, 0)]);
         if !is_early {
-            again.holds(THERE, held);
+            again.on_held(THERE, held);
         }
         let is = again.versions[&version(2, 0)].mark;
         assert_eq!(again.divergence(), Some(Divergence { call: 2, was: marks[2], is }));
@@ -211,7 +211,7 @@ fn kept_data_of_leaving_member_is_copied_after_calls_read_it() {
     graph.copied(version(0, 0), keeper);
     assert!(graph.kept.has(version(0, 0), keeper));
     graph.actions();
-    graph.leaves(keeper);
+    graph.on_leaving(keeper);
     let actions = graph.actions();
     let other = Member(3 - keeper.0);
     let is_copied = |action: &Action| matches!(action, Action::Copy(to, source) if *to == other && source.version == version(0, 0));
@@ -235,7 +235,7 @@ fn kept_data_late_report_of_keeper_changes_nothing() {
     graph.copied(kept, THERE);
     graph.actions();
     assert!(graph.kept.has(kept, THERE));
-    graph.holds(THERE, held);
+    graph.on_held(THERE, held);
     written(&mut graph, 0, THERE);
     let actions = graph.actions();
     assert!(actions.is_empty() && graph.kept.has(kept, THERE), "{actions:?}");
@@ -254,7 +254,7 @@ fn sole_copy_of_leaving_member_is_copied_before_it_goes() {
     assert_eq!(assigned(&mut graph), [0, 1]);
     let there = u64::from(!graph.runs_on(0, THERE));
     written(&mut graph, there, THERE);
-    graph.leaves(THERE);
+    graph.on_leaving(THERE);
     let actions = graph.actions();
     assert!(matches!(&actions[..], [Action::Bring(source)] if source.version == version(there, 0)));
     graph.copied(version(there, 0), Member::HERE);
@@ -274,7 +274,7 @@ fn leaving_member_completes_running_call_and_returns_others() {
         (0..4).filter(|id| graph.runs_on(*id, THERE)).collect()
     };
     let [runs, waits] = on_there[..] else { panic!("two calls are assigned there: {on_there:?}") };
-    graph.leaves(THERE);
+    graph.on_leaving(THERE);
     graph.returned(waits, THERE, &[]);
     let actions = graph.actions();
     assert!(!actions.iter().any(|action| matches!(action, Action::LetGo(_))), "{actions:?}");
@@ -292,12 +292,12 @@ fn data_of_lost_leaving_member_is_copied_from_program() {
     graph.joined(third, Capacity::of_workers(1));
     let mut history = History::default();
     for (id, mark) in (0..).zip(marks) {
-        graph.holds(THERE, Held { version: version(id, 0), mark, bytes: 8 });
-        history.ends(id);
+        graph.on_held(THERE, Held { version: version(id, 0), mark, bytes: 8 });
+        history.add_end(id);
     }
-    graph.remembers(history);
+    graph.add_history(history);
     chain(&mut graph, 2);
-    graph.leaves(THERE);
+    graph.on_leaving(THERE);
     let actions = graph.actions();
     assert!(matches!(actions[..], [Action::Bring(_), Action::Copy(Member(2), _)]), "{actions:?}");
     // The program gets both, and the copy is still under way when its source is lost.
@@ -306,7 +306,7 @@ fn data_of_lost_leaving_member_is_copied_from_program() {
     graph.copied(version(1, 0), Member::HERE);
     graph.unwant(version(1, 0));
     graph.lost(THERE);
-    graph.leaves(Member::HERE);
+    graph.on_leaving(Member::HERE);
     graph.copied(version(0, 0), third);
     graph.actions();
     graph.not_copied(version(1, 0), third, &[THERE]);

@@ -22,39 +22,39 @@ impl Graph {
         if !self.runs_on(id, member) {
             return self.ended_elsewhere(id, member, &outcome);
         }
-        self.takes_in(id, member, outcome);
+        self.on_outcome(id, member, outcome);
     }
 
     /// Handles the output of a call on a member to which it is no longer assigned.
     fn ended_elsewhere(&mut self, id: CallId, member: Member, outcome: &Outcome) {
         match outcome {
-            Outcome::Durable { bytes, by, .. } if self.counts_for_ever(id, *by) => {
-                self.is_left_over(id, member, bytes);
+            Outcome::Durable { bytes, by, .. } if self.is_permanent_execution(id, *by) => {
+                self.on_left_over(id, member, bytes);
             }
-            Outcome::Durable { bytes, .. } => self.is_not_for_ever(id, member, bytes.len()),
+            Outcome::Durable { bytes, .. } => self.discard_duplicate_output(id, member, bytes.len()),
             Outcome::Ignored { bytes, .. } if self.is_only_there(id) => {
-                self.is_not_for_ever(id, member, bytes.len());
+                self.discard_duplicate_output(id, member, bytes.len());
             }
             Outcome::Written { bytes, .. } | Outcome::Ignored { bytes, .. } => {
-                self.is_left_over(id, member, bytes);
+                self.on_left_over(id, member, bytes);
             }
             Outcome::Failed(_) | Outcome::Unfit(_) => {}
         }
     }
 
     /// Handles the outcome of a call on the member to which it is assigned.
-    fn takes_in(&mut self, id: CallId, member: Member, outcome: Outcome) {
+    fn on_outcome(&mut self, id: CallId, member: Member, outcome: Outcome) {
         self.see(Seen::TakesIn { call: id, from: member.0 });
         // Otherwise calls that its task has made are unfinished.
         let Some(outcome) = self.of_nest(id, outcome) else { return };
-        self.frees(id, member);
+        self.free(id, member);
         if !matches!(outcome, Outcome::Unfit(_)) {
             self.troubles.remove(id);
         }
-        let Some(outcome) = self.is_to_be_recorded(id, member, outcome) else { return };
+        let Some(outcome) = self.defer_until_recorded(id, member, outcome) else { return };
         match outcome {
             Outcome::Written { bytes, ns } | Outcome::Durable { bytes, ns, .. } => {
-                self.has_taken(id, ns);
+                self.record_duration(id, ns);
                 self.written(id, member, &bytes);
             }
             Outcome::Ignored { bytes, reason } => {
@@ -67,7 +67,7 @@ impl Graph {
     }
 
     /// Records the duration of a call.
-    pub(super) fn has_taken(&mut self, id: CallId, ns: u64) {
+    pub(super) fn record_duration(&mut self, id: CallId, ns: u64) {
         let task = self.calls[&id].task;
         self.members.took(task, ns);
         self.levels.ended(task, ns);
@@ -87,12 +87,12 @@ impl Graph {
         if self.runs_on(id, member) {
             self.on_fetch_failed(missing, tried);
             self.on_fetch_failed(missing, &[member]);
-            self.gives_worker_back(id, member);
+            self.return_worker(id, member);
             for (version, bytes) in unchanged.iter().filter(|(version, _)| *version != missing) {
-                self.is_there(*version, member, *bytes);
+                self.on_present(*version, member, *bytes);
             }
-            self.misses_what_it_took(id, member);
-            self.begins_again(id);
+            self.drop_taken(id, member);
+            self.requeue(id);
         }
     }
 
@@ -101,22 +101,22 @@ impl Graph {
         call.state = CallState::Done;
         self.unfinished -= 1;
         let (arguments, written) = (Arc::clone(&call.arguments), call.written(id));
-        self.has_ended(id);
-        self.deepens(id);
+        self.add_end(id);
+        self.update_depth(id);
         for (version, bytes) in written.zip(bytes) {
             if !self.is_handed_on(version) {
-                self.is_there(version, member, *bytes);
+                self.on_present(version, member, *bytes);
             }
         }
-        self.is_over(id, &arguments);
+        self.forget_unneeded(id, &arguments);
     }
 
     /// Forgets data of a completed call that is no longer needed.
-    pub(super) fn is_over(&mut self, id: CallId, arguments: &[Argument]) {
+    pub(super) fn forget_unneeded(&mut self, id: CallId, arguments: &[Argument]) {
         self.release_inputs(id, arguments);
         self.nest_ends(id);
-        self.reductions.is_over(id);
-        self.chains.is_over(id);
+        self.reductions.remove(id);
+        self.chains.remove(id);
         let origin = self.calls[&id].origin;
         let written = self.calls[&id].written(id);
         if !self.has_losses || self.calls[&id].writes == 0 {
@@ -134,7 +134,7 @@ impl Graph {
     }
 
     /// Records that a member has a version.
-    pub(super) fn is_there(&mut self, id: VersionId, member: Member, bytes: u64) {
+    pub(super) fn on_present(&mut self, id: VersionId, member: Member, bytes: u64) {
         let Some(version) = self.versions.get_mut(&id) else {
             // When its call ran again, it was not needed; but it may be kept there.
             if !self.kept.has(id, member) {
@@ -160,11 +160,11 @@ impl Graph {
         self.rescue(id);
         self.copy_to_all(id);
         let readers = self.versions[&id].readers.clone();
-        self.reductions.is_there(id, &readers);
-        self.is_there_for_turns(&readers);
+        self.reductions.on_available(id, &readers);
+        self.on_available_for_turns(&readers);
         for reader in readers {
             if self.is_held(reader) {
-                self.waits_as_before(reader);
+                self.recount_blocked(reader);
                 continue;
             }
             let call = self.calls.get_mut(&reader).expect("readers are unfinished");
@@ -180,7 +180,7 @@ impl Graph {
 
     /// Makes a call wait for its missing inputs, and lets lost ones be recomputed. The call must be registered
     /// as a reader.
-    pub(super) fn begins_again(&mut self, id: CallId) {
+    pub(super) fn requeue(&mut self, id: CallId) {
         self.see(Seen::Waits { call: id });
         self.nest_stops(id);
         let arguments = Arc::clone(&self.calls[&id].arguments);
@@ -221,8 +221,8 @@ impl Graph {
         let call = self.calls.get_mut(&id).expect("it is unfinished");
         call.state = CallState::Worker;
         match call.origin {
-            Origin::Get(execution) => self.is_got(id, execution),
-            Origin::Program | Origin::Task(_) => self.waits_for_worker(id),
+            Origin::Get(execution) => self.answer_get(id, execution),
+            Origin::Program | Origin::Task(_) => self.queue_for_worker(id),
         }
     }
 

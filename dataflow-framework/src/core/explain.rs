@@ -11,7 +11,7 @@ use super::{
     members::Member,
     version::State as VersionState,
 };
-use crate::ids::{CallId, NESTED, VersionId};
+use crate::ids::{CallId, NESTED_BIT, VersionId};
 
 /// The maximum number of missing inputs that are named.
 const MISSING_MAX: usize = 20;
@@ -67,7 +67,7 @@ impl Graph {
     pub(crate) fn explain(&self, id: CallId, name: impl Fn(Member) -> String) -> Explanation {
         let known = self.calls.get(&id);
         let place = match known {
-            _ if (self.next()..NESTED).contains(&id) => Place::NotMade { next: self.next() },
+            _ if (self.next()..NESTED_BIT).contains(&id) => Place::NotMade { next: self.next() },
             Some(call) => self.place(id, call, name),
             None => match self.reason(id) {
                 Some(reason) => Place::Failed { reason },

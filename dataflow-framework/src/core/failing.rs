@@ -54,27 +54,27 @@ impl Graph {
         if call.failures <= call.options.retry {
             self.figures.retries += 1;
             self.observed.of(call.task).retries += 1;
-            return self.begins_again(id);
+            return self.requeue(id);
         }
-        if !self.records_failure(id, failure) {
-            self.fails_for_good(id, failure);
+        if !self.record_failure(id, failure) {
+            self.fail_permanently(id, failure);
         }
     }
 
     /// Fails a call permanently, and the calls that depend on it.
-    pub(super) fn fails_for_good(&mut self, id: CallId, failure: &Failure) {
+    pub(super) fn fail_permanently(&mut self, id: CallId, failure: &Failure) {
         let call = self.calls.get_mut(&id).expect("it was assigned");
         call.state = CallState::Worker;
         let on_failure = call.options.on_failure;
         let failure = self.located(id, failure.clone());
-        self.has_failed(id, failure.reason());
-        self.notes(id, &failure, on_failure);
+        self.add_failure(id, failure.reason());
+        self.report_failure(id, &failure, on_failure);
         let is_cancelled = failure.reason() == CANCELLED;
-        let group = if is_cancelled { None } else { self.group_to_give_up(id, on_failure) };
+        let group = if is_cancelled { None } else { self.group_to_cancel(id, on_failure) };
         self.cancel(id, &failure);
         // The call itself has failed by now, and is not cancelled.
         if let Some(group) = group {
-            self.gives_up(group);
+            self.cancel_failed_group(group);
         }
     }
 
@@ -99,13 +99,13 @@ impl Graph {
     }
 
     /// Records a failure that the program must receive.
-    pub(super) fn notes(&mut self, id: CallId, failure: &Failure, on_failure: OnFailure) {
+    pub(super) fn report_failure(&mut self, id: CallId, failure: &Failure, on_failure: OnFailure) {
         // A restarted program cancels the call again.
         let parent = self.within(id).map(|within| within.parent);
         let nest = parent.and_then(|parent| self.nests.by_call.get_mut(&parent));
         if self.history.failure(id) != Some(CANCELLED) {
             if on_failure == OnFailure::CancelGroup {
-                failure.give_group_up();
+                failure.set_cancels_group();
             }
             match (parent, nest) {
                 (None, _) => self.failures.push(failure.clone()),
@@ -130,7 +130,7 @@ impl Graph {
             self.figures.ignored += 1;
             self.observed.of(of).ignored += 1;
         }
-        self.is_ignored(id);
+        self.add_ignored(id);
     }
 
     /// Fails a call without output, and all calls that need it.
@@ -147,7 +147,7 @@ impl Graph {
             let (arguments, written) = (Arc::clone(&call.arguments), call.written(id));
             match call.origin {
                 Origin::Get(execution) => self.get_fails(execution, failure),
-                Origin::Program | Origin::Task(_) => self.observed.gives_up(call.task, id),
+                Origin::Program | Origin::Task(_) => self.observed.record_unsuccessful(call.task, id),
             }
             for id in written {
                 // If the call had run before, some versions may exist, or be no longer needed.
@@ -157,7 +157,7 @@ impl Graph {
                 version.state = State::Failed(failure.clone());
                 cancelled.extend(&version.readers);
             }
-            self.is_over(id, &arguments);
+            self.forget_unneeded(id, &arguments);
         }
     }
 
@@ -174,7 +174,7 @@ impl Graph {
                 continue;
             }
             let failure = self.failure_of(id, CANCELLED);
-            self.has_failed(id, failure.reason());
+            self.add_failure(id, failure.reason());
             self.cancel(id, &failure);
         }
     }

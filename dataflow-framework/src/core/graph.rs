@@ -39,7 +39,7 @@ use super::{
 use crate::{
     failure::Failure,
     figures::Figures,
-    ids::{Argument, CallId, Execution, NESTED, VersionId},
+    ids::{Argument, CallId, Execution, NESTED_BIT, VersionId},
     options::OnFailure,
     task::TaskDef,
 };
@@ -224,21 +224,21 @@ impl Graph {
             self.forget_earlier(id);
             self.mark = self.mark.then_call(id, new.number, &new.arguments, new.writes);
             known = self.known_of(id, self.mark);
-            self.compares(id, self.mark);
+            self.compare_mark(id, self.mark);
         }
         if let Some(merge) = new.merge {
-            self.joins_reduction(id, merge, &new.arguments);
+            self.join_reduction(id, merge, &new.arguments);
         }
         if let Some(commute) = new.commute {
-            self.chains.joins(id, commute);
+            self.chains.join(id, commute);
         }
         if new.options.on_failure == OnFailure::CancelGroup {
-            self.groups.may_be_given_up(id);
+            self.groups.add_cancelling(id);
         }
         self.add(id, new, self.mark, known, Origin::Program);
-        self.has_joined(id);
+        self.join_chain(id);
         if self.groups.are_given_up() {
-            self.gives_group_up(id..id + 1);
+            self.cancel_group(id..id + 1);
         }
     }
 
@@ -302,7 +302,7 @@ impl Graph {
         self.calls.insert(id, call);
         self.levels.made();
         if is_over {
-            self.has_ended_before(id);
+            self.on_ended_before(id);
             // The data of a leaving member was expected, but is known only now.
             for slot in 0..writes {
                 self.rescue(VersionId { call: id, slot });
@@ -317,25 +317,25 @@ impl Graph {
         match refused {
             Some(failure) => {
                 let failure = self.located(id, failure);
-                self.notes(id, &failure, options.on_failure);
+                self.report_failure(id, &failure, options.on_failure);
                 self.cancel(id, &failure);
             }
-            None if has_failed => self.begins_again(id),
-            None if is_held && runs_on.is_none() && early.is_none() => self.counts_missing(id),
-            None => self.goes_on(id, runs_on, early),
+            None if has_failed => self.requeue(id),
+            None if is_held && runs_on.is_none() && early.is_none() => self.count_missing(id),
+            None => self.start_or_resume(id, runs_on, early),
         }
     }
 
     /// Starts a new call, unless it has started in an earlier run.
-    fn goes_on(&mut self, id: CallId, runs_on: Option<Member>, early: Option<(Member, Outcome)>) {
+    fn start_or_resume(&mut self, id: CallId, runs_on: Option<Member>, early: Option<(Member, Outcome)>) {
         let Some(member) = early.as_ref().map(|(member, _)| *member).or(runs_on) else {
-            return self.begins_again(id);
+            return self.requeue(id);
         };
         let call = self.calls.get_mut(&id).expect("it was made");
         (call.state, call.is_earlier) = (CallState::Runs(member), true);
         let task = call.task;
         self.see(Seen::Assigns { call: id, to: member.0 });
-        self.occupies(id, member);
+        self.occupy(id, member);
         if let Some((_, outcome)) = early {
             let outcome = match outcome {
                 // The name of the task was unknown.
@@ -354,8 +354,8 @@ impl Graph {
             self.mark = self.mark.then_data(id, content);
             let known = self.known_of(id, self.mark).into_iter().flat_map(|known| known.copies.into_values());
             known.flat_map(|copies| copies.members).for_each(|member| copies.add(member));
-            self.has_ended(id);
-            self.compares(id, self.mark);
+            self.add_end(id);
+            self.compare_mark(id, self.mark);
         }
         let version = Version::new(State::Present(copies), self.mark, 0);
         self.versions.insert(VersionId { call: id, slot: 0 }, version);
@@ -416,7 +416,7 @@ impl Graph {
 
     /// Returns whether a call of an earlier run was not made yet in this one.
     pub(super) fn is_unmade(&self, id: CallId) -> bool {
-        let is_nested = id >= NESTED;
+        let is_nested = id >= NESTED_BIT;
         if is_nested {
             !self.calls.contains_key(&id) && self.earlier.contains_key(&id)
         } else {
@@ -434,7 +434,7 @@ impl Graph {
             return;
         }
         if self.is_unmade(id.call) {
-            return self.earlier_is_copied(id, member);
+            return self.on_earlier_copied(id, member);
         }
         if let Some(State::Present(copies)) = self.versions.get_mut(&id).map(|version| &mut version.state) {
             copies.add(member);

@@ -284,7 +284,7 @@ fn call_on_lost_member_runs_elsewhere() {
 #[test]
 fn leaving_member_gets_no_calls() {
     let mut graph = graph_of_two();
-    graph.leaves(THERE);
+    graph.on_leaving(THERE);
     call(&mut graph, 0, vec![], 1);
     call(&mut graph, 1, vec![], 1);
     assert_eq!(assigned_to(&mut graph), [(0, Member::HERE), (1, Member::HERE)]);

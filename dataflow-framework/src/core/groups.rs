@@ -18,29 +18,29 @@ use crate::{failure::Failure, ids::CallId, options::OnFailure};
 
 impl Graph {
     /// Opens a group that starts with the next call of the program.
-    pub(crate) fn opens_group(&mut self, start: CallId) {
-        self.groups.opens(start);
+    pub(crate) fn open_group(&mut self, start: CallId) {
+        self.groups.open(start);
     }
 
     /// Closes the group of the program that was opened last.
-    pub(crate) fn closes_group(&mut self, calls: Range<CallId>) {
-        self.groups.closes(&calls);
+    pub(crate) fn close_group(&mut self, calls: Range<CallId>) {
+        self.groups.close(&calls);
         let Self { groups, calls: known, .. } = self;
-        groups.forgets(|calls| !known.any_unfinished(calls));
+        groups.forget_ended(|calls| !known.any_unfinished(calls));
     }
 
     /// Adds a group of calls that the task of a call has made.
-    pub(super) fn task_has_group(&mut self, parent: CallId, calls: Range<u64>) {
+    pub(super) fn add_group_of_task(&mut self, parent: CallId, calls: Range<u64>) {
         let nest = self.nest(parent);
-        nest.groups.adds(&calls);
+        nest.groups.add(&calls);
         let is_one = |failure: &Failure| failure.position().is_some_and(|at| calls.contains(&at));
-        if nest.failures.iter().any(|failure| failure.gives_group_up() && is_one(failure)) {
-            self.cancels(parent, calls);
+        if nest.failures.iter().any(|failure| failure.cancels_group() && is_one(failure)) {
+            self.cancel_positions(parent, calls);
         }
     }
 
     /// Returns the group to cancel because of the failure of a call, if the call has that option.
-    pub(super) fn group_to_give_up(&mut self, id: CallId, on_failure: OnFailure) -> Option<Group> {
+    pub(super) fn group_to_cancel(&mut self, id: CallId, on_failure: OnFailure) -> Option<Group> {
         if on_failure != OnFailure::CancelGroup {
             return None;
         }
@@ -53,22 +53,22 @@ impl Graph {
         Some(Group::OfTask(within.parent, calls))
     }
 
-    pub(super) fn gives_up(&mut self, group: Group) {
+    pub(super) fn cancel_failed_group(&mut self, group: Group) {
         match group {
-            Group::OfProgram(calls) => self.gives_group_up(calls),
+            Group::OfProgram(calls) => self.cancel_group(calls),
             Group::OfTask(parent, calls) if self.nests.by_call.contains_key(&parent) => {
-                self.cancels(parent, calls);
+                self.cancel_positions(parent, calls);
             }
             Group::OfTask(..) => {}
         }
     }
 
     /// Cancels the calls of a group that have not started.
-    pub(super) fn gives_group_up(&mut self, calls: Range<CallId>) {
+    pub(super) fn cancel_group(&mut self, calls: Range<CallId>) {
         if !self.durable.is_on {
             return self.cancel_all(calls);
         }
-        let cancelled = self.begins_to_cancel(calls);
+        let cancelled = self.prepare_cancellation(calls);
         if !cancelled.is_empty() {
             self.actions.push(Action::Record(Fact::Cancelled(cancelled)));
         }
@@ -94,19 +94,19 @@ mod tests {
     /// Makes a group of three calls: the first is ready, the others wait for a call outside of the group.
     fn makes_group(facts: &[Fact]) -> Graph {
         let mut graph = Graph::new(true);
-        graph.records();
+        graph.enable_recording();
         for fact in facts {
-            graph.recalls(fact.clone());
+            graph.recall(fact.clone());
         }
         graph.joined(Member::HERE, Capacity::of_workers(2));
         graph.call(0, new_call(vec![], 1, Options::DEFAULT));
-        graph.opens_group(1);
+        graph.open_group(1);
         let options = Options { on_failure: OnFailure::CancelGroup, ..Options::DEFAULT };
         graph.call(1, new_call(vec![], 1, options));
         for id in 2..4 {
             graph.call(id, new_call(vec![Argument::Read(version(0, 0))], 1, options));
         }
-        graph.closes_group(1..4);
+        graph.close_group(1..4);
         graph
     }
 
@@ -145,13 +145,13 @@ mod tests {
     #[test]
     fn call_belongs_to_its_innermost_group() {
         let mut groups = Groups::default();
-        groups.opens(2);
-        groups.opens(4);
-        groups.may_be_given_up(5);
-        groups.closes(&(4..6));
-        groups.opens(6);
-        groups.may_be_given_up(6);
-        groups.closes(&(6..7));
+        groups.open(2);
+        groups.open(4);
+        groups.add_cancelling(5);
+        groups.close(&(4..6));
+        groups.open(6);
+        groups.add_cancelling(6);
+        groups.close(&(6..7));
         assert_eq!(groups.of(1, 9), None);
         assert_eq!(groups.of(5, 9), Some(4..6));
         assert_eq!(groups.of(6, 9), Some(6..7));
@@ -159,7 +159,7 @@ mod tests {
         // The outer one is still open.
         assert_eq!(groups.of(7, 9), Some(2..9));
         assert!(groups.are_given_up());
-        groups.closes(&(2..10));
+        groups.close(&(2..10));
         assert!(!groups.are_given_up());
         assert_eq!(groups.of(3, 20), Some(2..10));
         assert_eq!(groups.of(4, 20), Some(4..6));
@@ -169,13 +169,13 @@ mod tests {
     #[test]
     fn inner_of_two_groups_with_the_same_start_closes_first() {
         let mut groups = Groups::default();
-        groups.opens(20);
-        groups.opens(20);
-        groups.may_be_given_up(20);
-        groups.closes(&(20..21));
+        groups.open(20);
+        groups.open(20);
+        groups.add_cancelling(20);
+        groups.close(&(20..21));
         assert_eq!(groups.of(20, 22), Some(20..21));
         assert_eq!(groups.of(21, 22), Some(20..22));
-        groups.closes(&(20..23));
+        groups.close(&(20..23));
         assert_eq!(groups.of(20, 30), Some(20..21));
         assert_eq!(groups.of(22, 30), Some(20..23));
     }
@@ -184,15 +184,15 @@ mod tests {
     fn groups_without_effect_are_removed() {
         let mut groups = Groups::default();
         for start in 0..1000 {
-            groups.opens(start);
-            groups.closes(&(start..start + 1));
+            groups.open(start);
+            groups.close(&(start..start + 1));
         }
         assert!(groups.closed.is_empty());
         for start in 1000..2000 {
-            groups.opens(start);
-            groups.may_be_given_up(start);
-            groups.closes(&(start..start + 1));
-            groups.forgets(|calls| calls.end < start);
+            groups.open(start);
+            groups.add_cancelling(start);
+            groups.close(&(start..start + 1));
+            groups.forget_ended(|calls| calls.end < start);
             assert!(groups.closed.len() <= 64, "{}", groups.closed.len());
         }
         assert_eq!(groups.of(1999, 2000), Some(1999..2000));

@@ -23,23 +23,23 @@ impl Graph {
         };
         if let Outcome::Unfit(_) = outcome {
             // It runs again elsewhere, and makes the same calls.
-            self.has_worker(id);
+            self.reclaim_worker(id);
             return Some(outcome);
         }
         let Outcome::Written { .. } = outcome else {
-            self.has_worker(id);
+            self.reclaim_worker(id);
             self.nest(id).runs = None;
             self.nest_ends(id);
             return Some(outcome);
         };
         nest.outcome = Some(outcome);
-        self.lends_worker(id);
-        self.completes(id);
+        self.lend_worker(id);
+        self.complete(id);
         None
     }
 
     /// Completes a call whose task has ended, if all its nested calls have ended too.
-    pub(super) fn completes(&mut self, id: CallId) {
+    pub(super) fn complete(&mut self, id: CallId) {
         let Some(nest) = self.nests.by_call.get_mut(&id) else { return };
         let Some((member, _)) = nest.runs.filter(|_| nest.outcome.is_some() && nest.unfinished.is_empty())
         else {
@@ -54,14 +54,14 @@ impl Graph {
         let gone = gone.into_iter().filter(|version| matches!(self.versions[version].state, State::Gone));
         let gone: Vec<_> = gone.collect();
         if !gone.is_empty() {
-            return self.has_made_again(id, &gone);
+            return self.recompute_forwarded(id, &gone);
         }
         let reason = self.untold(id);
         if reason.is_none() && !self.are_named(id, &handed_on) {
             return;
         }
-        self.has_worker(id);
-        self.frees(id, member);
+        self.reclaim_worker(id);
+        self.free(id, member);
         let nest = self.nest(id);
         nest.runs = None;
         let Some(Outcome::Written { bytes, ns }) = nest.outcome.take() else {
@@ -79,13 +79,13 @@ impl Graph {
 
     /// Recomputes versions that a task forwards. Versions in the journal are restored immediately, without the
     /// end of a call.
-    fn has_made_again(&mut self, id: CallId, gone: &[VersionId]) {
+    fn recompute_forwarded(&mut self, id: CallId, gone: &[VersionId]) {
         for version in gone {
             self.make_again(*version);
         }
         let is_present = |version| self.versions.get(version).is_some_and(Version::is_present);
         if gone.iter().all(is_present) {
-            self.completes(id);
+            self.complete(id);
         }
     }
 
@@ -121,18 +121,18 @@ impl Graph {
                 self.on_fetch_failed(from, &[member]);
             }
         }
-        self.completes(id.call);
+        self.complete(id.call);
         true
     }
 
     /// Moves the renaming of versions from a lost member to another one.
-    pub(super) fn names_are_lost(&mut self, member: Member) {
+    pub(super) fn move_names(&mut self, member: Member) {
         let is_lost = |nest: &Nest| nest.named.values().any(|(on, _)| *on == member);
         let lost = self.nests.by_call.iter().filter(|(_, nest)| is_lost(nest)).map(|(id, _)| *id);
         for id in lost.collect::<Vec<_>>() {
             if let Some(nest) = self.nests.by_call.get_mut(&id) {
                 nest.named.retain(|_, (on, _)| *on != member);
-                self.completes(id);
+                self.complete(id);
             }
         }
     }
@@ -164,7 +164,7 @@ impl Graph {
                 version.depth = version.depth.max(depth);
             }
             let (member, _) = self.nests.by_call[&id].named[slot];
-            self.is_there(to, member, bytes);
+            self.on_present(to, member, bytes);
         }
     }
 

@@ -58,25 +58,25 @@ impl History {
     }
 
     /// Adds a call that has written its output.
-    pub(crate) fn ends(&mut self, call: CallId) {
+    pub(crate) fn add_end(&mut self, call: CallId) {
         self.add_range(call, call + 1);
         self.within.remove(&call);
     }
 
     /// Adds a call, made within `root`, that has written its output, unless `root` has completed.
-    pub(super) fn ends_within(&mut self, root: CallId, call: CallId) {
+    pub(super) fn add_end_within(&mut self, root: CallId, call: CallId) {
         if !self.has_ended(root) {
             self.within.entry(root).or_default().insert(call);
         }
     }
 
     /// Adds a call that has failed permanently.
-    pub(super) fn fails(&mut self, call: CallId, reason: &str) {
+    pub(super) fn add_failure(&mut self, call: CallId, reason: &str) {
         self.failed.insert(call, reason.to_owned());
     }
 
     /// Adds a call that has failed and has written defaults.
-    pub(crate) fn ignores(&mut self, call: CallId) {
+    pub(crate) fn add_ignored(&mut self, call: CallId) {
         self.ignored.insert(call);
     }
 
@@ -192,7 +192,7 @@ mod tests {
     fn adjacent_ranges_are_merged() {
         let mut history = History::default();
         for call in [5, 3, 4, 9, 0, 4] {
-            history.ends(call);
+            history.add_end(call);
         }
         assert_eq!(history.ended.into_iter().collect::<Vec<_>>(), [(0, 1), (3, 6), (9, 10)]);
     }
@@ -201,15 +201,15 @@ mod tests {
     fn pieces_add_up_to_the_whole_history() {
         let mut history = History::default();
         for call in 0..25_000 {
-            history.ends(2 * call);
+            history.add_end(2 * call);
         }
         for call in 0..40 {
-            history.fails(2 * call + 1, "as it was told");
+            history.add_failure(2 * call + 1, "as it was told");
         }
-        history.ignores(20);
-        history.ends_within(49_999, 1 << 63);
+        history.add_ignored(20);
+        history.add_end_within(49_999, 1 << 63);
         // Its caller has completed.
-        history.ends_within(20, 1 << 63);
+        history.add_end_within(20, 1 << 63);
         let pieces = history.pieces();
         assert_eq!(pieces.len(), 3 + 3 + 1 + 1);
         let mut whole = History::default();
@@ -222,13 +222,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn merged_history_has_all_calls(calls in vec(0..40_u64, 0..60), others in vec(0..40_u64, 0..60)) {
+        fn history_has_all_added_calls(calls in vec(0..40_u64, 0..60), others in vec(0..40_u64, 0..60)) {
             let (mut history, mut other) = (History::default(), History::default());
             for call in &calls {
-                history.ends(*call);
+                history.add_end(*call);
             }
             for call in &others {
-                other.ends(*call);
+                other.add_end(*call);
             }
             let (added, known) = (other.clone().without(&history), history.clone());
             for call in 0..41 {

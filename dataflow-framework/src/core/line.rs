@@ -146,7 +146,7 @@ impl Line {
     /// Handles a frame, and returns the messages that continue the sequence.
     pub(crate) fn receive(&mut self, frame: Frame, now_ms: u64) -> Vec<Vec<u8>> {
         let Frame { first, messages, received } = frame;
-        self.is_acknowledged(received, now_ms);
+        self.on_acknowledged(received, now_ms);
         if !messages.is_empty() {
             // Also for duplicates: the acknowledgement may have been lost.
             let owed = self.owed.get_or_insert(Owed { since_ms: now_ms, bytes: 0 });
@@ -169,7 +169,7 @@ impl Line {
         next
     }
 
-    fn is_acknowledged(&mut self, received: u64, now_ms: u64) {
+    fn on_acknowledged(&mut self, received: u64, now_ms: u64) {
         // An acknowledgement of unsent messages is invalid; a lower one was reordered.
         let new = received.saturating_sub(self.acknowledged);
         let Some(new) = usize::try_from(new).ok().filter(|new| *new > 0 && *new <= self.messages.len())
@@ -253,7 +253,7 @@ mod tests {
             self.received[side].extend(messages);
         }
 
-        fn happens(&mut self, event: &Event) {
+        fn on_event(&mut self, event: &Event) {
             match event {
                 Event::Push { side, bytes } => {
                     let number = u8::try_from(self.pushed[*side].len() % 256).expect("it is less");
@@ -285,7 +285,7 @@ mod tests {
                 now_ms: 0,
             };
             for event in &events {
-                world.happens(event);
+                world.on_event(event);
             }
             // From now on nothing is lost.
             for _ in 0..1_000 {

@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     failure::Failure,
-    ids::{Argument, CallId, NESTED, VersionId},
+    ids::{Argument, CallId, NESTED_BIT, VersionId},
 };
 
 /// The number of members lost with a call after which the call is considered the cause. Other calls that waited
@@ -29,12 +29,12 @@ pub(super) const DEATHS_MAX: u32 = 4;
 impl Graph {
     /// Handles the loss of a member and all its data.
     pub(crate) fn lost(&mut self, member: Member) {
-        self.nests_are_lost(member);
+        self.stop_nests_on(member);
         self.members.remove(member);
-        self.ready.is_lost(member);
-        self.earlier_is_lost(member);
-        self.durable_is_lost(member);
-        self.kept.is_lost(member);
+        self.ready.on_lost(member);
+        self.on_earlier_lost(member);
+        self.on_durable_lost(member);
+        self.kept.on_lost(member);
         let lost = self.versions.iter().filter(|(_, version)| version.is_with(member)).map(|(id, _)| *id);
         let mut lost: Vec<_> = lost.collect();
         // The order of a hash table varies.
@@ -59,7 +59,7 @@ impl Graph {
             .map(|(id, _)| id)
             .collect();
         for id in affected {
-            self.misses_again(id, member);
+            self.recheck_after_loss(id, member);
         }
         for id in lost {
             let Some(version) = self.versions.get(&id) else { continue };
@@ -76,15 +76,15 @@ impl Graph {
             // It may have been known only because it was being copied.
             self.forget_unless_needed(id);
         }
-        self.copies_are_lost(member);
+        self.restart_copies(member);
         self.rescue_earlier();
-        self.names_are_lost(member);
+        self.move_names(member);
         self.nobody_stays();
     }
 
     /// Lets a member drop the data that a call would have updated in place, had it started. The member reports
     /// other inputs of the call when it receives them, and these may be in flight.
-    pub(super) fn misses_what_it_took(&mut self, id: CallId, member: Member) {
+    pub(super) fn drop_taken(&mut self, id: CallId, member: Member) {
         let taken = self.calls.get_mut(&id).map(|call| std::mem::take(&mut call.taken));
         for version in taken.into_iter().flatten() {
             let is_to_come = self.copying.get(&version) == Some(&member);
@@ -95,7 +95,7 @@ impl Graph {
     }
 
     /// Lets a call wait for its missing inputs after a loss, if they have changed.
-    fn misses_again(&mut self, id: CallId, lost: Member) {
+    fn recheck_after_loss(&mut self, id: CallId, lost: Member) {
         // An earlier input may have failed, and this call with it.
         let Some(call) = self.calls.get_mut(&id) else { return };
         if call.state == CallState::Runs(lost) {
@@ -104,17 +104,17 @@ impl Graph {
                 let reason =
                     format!("{} nodes were lost to which it was assigned, one after another", call.deaths);
                 let failure = Failure::new(call.task.name, id, reason);
-                if !self.records_failure(id, &failure) {
-                    self.fails_for_good(id, &failure);
+                if !self.record_failure(id, &failure) {
+                    self.fail_permanently(id, &failure);
                 }
                 return;
             }
         }
-        self.looks_again(id);
+        self.recheck_inputs(id);
     }
 
     /// Lets a call wait for its missing inputs, if they have changed.
-    fn looks_again(&mut self, id: CallId) {
+    fn recheck_inputs(&mut self, id: CallId) {
         let Some(call) = self.calls.get(&id) else { return };
         let reads = call.arguments.iter().flat_map(Argument::versions);
         let missing = reads.filter(|input| !self.versions[input].is_present()).count();
@@ -123,7 +123,7 @@ impl Graph {
             CallState::Worker if missing == 0 => {}
             // It was cancelled with an earlier one.
             CallState::Done | CallState::Recorded => {}
-            _ => self.begins_again(id),
+            _ => self.requeue(id),
         }
     }
 
@@ -150,17 +150,17 @@ impl Graph {
         if copies.members.is_empty() {
             version.state = State::Gone;
             for reader in version.readers.clone() {
-                self.looks_again_unless_it_runs(reader);
+                self.recheck_inputs_unless_running(reader);
             }
         }
     }
 
-    /// Does the same as [`looks_again`](Self::looks_again), except for running calls: they have received their
+    /// Does the same as [`recheck_inputs`](Self::recheck_inputs), except for running calls: they have received their
     /// inputs, or will report that they could not.
-    pub(super) fn looks_again_unless_it_runs(&mut self, id: CallId) {
+    pub(super) fn recheck_inputs_unless_running(&mut self, id: CallId) {
         let runs = |call: &Call| matches!(call.state, CallState::Runs(_));
         if !self.calls.get(&id).is_some_and(runs) {
-            self.looks_again(id);
+            self.recheck_inputs(id);
         }
     }
 
@@ -197,13 +197,13 @@ impl Graph {
             if !version.is_awaited() && (id != asked || version.handles == 0) {
                 continue;
             }
-            if !matches!(version.state, State::Gone) || self.is_still_kept(id) || self.restores(id) {
+            if !matches!(version.state, State::Gone) || self.is_still_kept(id) || self.restore(id) {
                 continue;
             }
             let version = self.version_mut(id);
             version.state = State::Awaited;
             let Some(call) = self.calls.get_mut(&id.call) else {
-                if id.call < NESTED {
+                if id.call < NESTED_BIT {
                     // It was not dropped, but may have been damaged before the last other copy was lost.
                     self.on_lost_for_good(
                         id,
@@ -242,7 +242,7 @@ impl Graph {
             self.calls.get_mut(&id.call).expect("it is known").state = CallState::Inputs(missing);
             // An input that has failed now may have been available when the call ran before.
             if missing == 0 || has_failed {
-                self.begins_again(id.call);
+                self.requeue(id.call);
             }
         }
     }

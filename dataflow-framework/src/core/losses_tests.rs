@@ -51,7 +51,7 @@ fn sole_copy_lost_before_move_is_forgotten() {
     graph.copied(version(0, 0), Member::HERE);
     graph.unwant(version(0, 0));
     graph.joined(THIRD, Capacity::of_workers(1));
-    graph.leaves(THERE);
+    graph.on_leaving(THERE);
     // The data was read, so a third member gets a copy from that of the program. Both sources lose it first.
     graph.release(version(0, 0));
     let actions = graph.actions();
@@ -76,7 +76,7 @@ fn with_a_cancelled_input() -> Graph {
     written(&mut again, 1, THERE);
     call(&mut first, 2, &[0, 1]);
     let mark = first.versions[&version(2, 0)].mark;
-    again.holds(THERE, Held { version: version(2, 0), mark, bytes: 8 });
+    again.on_held(THERE, Held { version: version(2, 0), mark, bytes: 8 });
     call(&mut again, 2, &[0, 1]);
     again.release(version(1, 0));
     again
@@ -98,7 +98,7 @@ fn lost_inputs_of_failing_call_are_not_recomputed() {
     call(&mut graph, 3, &[]);
     assert_eq!(assigned(&mut graph), [(3, THERE)]);
     written(&mut graph, 3, THERE);
-    graph.leaves(THERE);
+    graph.on_leaving(THERE);
     call(&mut graph, 4, &[2, 3]);
     graph.release(version(2, 0));
     graph.release(version(3, 0));
@@ -194,16 +194,16 @@ fn leftovers_of_repeated_task_are_forgotten() {
     let mark = first.calls[&child].mark;
     // The child had completed before its task was repeated, and the task was running when the coordinator was lost.
     let mut history = History::default();
-    history.ends(0);
-    again.remembers(history);
+    history.add_end(0);
+    again.add_history(history);
     let held = Held { version: version(child, 0), mark, bytes: 8 };
-    again.holds(THERE, held);
-    again.runs(THERE, child, mark);
+    again.on_held(THERE, held);
+    again.on_running(THERE, child, mark);
     call(&mut again, 0, &[]);
     let actions = again.actions();
     assert!(matches!(&actions[..], [Action::Forget(THERE, id)] if *id == held.version), "{actions:?}");
     // Data that is written afterwards is forgotten, too.
-    again.holds(THERE, held);
+    again.on_held(THERE, held);
     written(&mut again, child, THERE);
     assert!(again.actions().iter().all(|action| matches!(action, Action::Forget(THERE, _))));
     // The child runs once its task makes the call again.
@@ -223,12 +223,12 @@ fn reassigned_call_survives_return_of_earlier_execution() {
     // The report that the call is running arrives after its assignment.
     call(&mut graph, 0, &[]);
     assert_eq!(assigned(&mut graph), [(0, THERE)]);
-    graph.runs(THERE, 0, mark);
+    graph.on_running(THERE, 0, mark);
     graph.returned(0, THERE, &[]);
     assert_eq!(assigned(&mut graph), [], "the new assignment still holds");
     // Here the report arrives before the program makes the call.
     let mut in_time = self::graph();
-    in_time.runs(THERE, 0, mark);
+    in_time.on_running(THERE, 0, mark);
     call(&mut in_time, 0, &[]);
     assert_eq!(assigned(&mut in_time), []);
     in_time.returned(0, THERE, &[]);
@@ -247,7 +247,7 @@ fn in_place_input_of_lost_member_is_copied_from_leaving_one() {
     written(&mut graph, 1, THERE);
     graph.copied(version(1, 0), Member::HERE);
     graph.joined(THIRD, Capacity::of_workers(0));
-    graph.leaves(Member::HERE);
+    graph.on_leaving(Member::HERE);
     assert!(graph.actions().is_empty(), "the remaining member has it");
     graph.call(2, new_call(vec![Argument::Update(version(1, 0))], 1, Options::DEFAULT));
     graph.release(version(1, 0));

@@ -150,7 +150,7 @@ impl Members {
         self.count_leavers();
     }
 
-    pub(super) fn leaves(&mut self, member: Member) {
+    pub(super) fn leave(&mut self, member: Member) {
         if let Some(load) = self.known.get_mut(&member) {
             (load.is_leaving, load.may_go) = (true, false);
         }
@@ -161,7 +161,7 @@ impl Members {
     /// Updates the recorded amount of work of a member.
     fn note(&mut self, member: Member) {
         if let Some(load) = self.known.get_mut(&member) {
-            load.expects(&self.durations);
+            load.estimate(&self.durations);
         }
         let Some(load) = self.known.get(&member) else { return };
         let rank = load.has_room().then(|| load.queue_ps());
@@ -190,7 +190,7 @@ impl Members {
     }
 
     /// Records that the store of a member is too small for inputs of this size.
-    pub(super) fn store_is_exceeded(&mut self, member: Member, bytes: u64) {
+    pub(super) fn on_store_exceeded(&mut self, member: Member, bytes: u64) {
         let Some(Load { capacity, .. }) = self.known.get_mut(&member) else { return };
         capacity.store_exceeded = match capacity.store_exceeded {
             0 => bytes,
@@ -210,9 +210,9 @@ impl Members {
     }
 
     /// Records that a call was assigned to a member.
-    pub(super) fn assigned(&mut self, member: Member, claim: Claim, is_spread: bool) {
+    pub(super) fn on_assigned(&mut self, member: Member, claim: Claim, is_spread: bool) {
         if let Some(load) = self.known.get_mut(&member) {
-            load.takes(claim);
+            load.occupy(claim);
             load.spread += u64::from(is_spread);
         }
         self.note(member);
@@ -221,24 +221,24 @@ impl Members {
     /// Records that a member has one call less.
     pub(super) fn ended(&mut self, member: Member, claim: Claim) {
         if let Some(load) = self.known.get_mut(&member) {
-            load.has_less(claim);
+            load.release(claim);
         }
         self.note(member);
     }
 
     /// Records that an assigned call waits for others, and releases its workers and memory to them.
-    pub(super) fn lends(&mut self, member: Member, claim: Claim) {
+    pub(super) fn lend(&mut self, member: Member, claim: Claim) {
         if let Some(load) = self.known.get_mut(&member) {
-            load.has_less(claim);
+            load.release(claim);
             load.lent += 1;
         }
         self.note(member);
     }
 
     /// Records that a call that waited for others continues, and takes its workers and memory back.
-    pub(super) fn takes_back(&mut self, member: Member, claim: Claim) {
+    pub(super) fn take_back(&mut self, member: Member, claim: Claim) {
         if let Some(load) = self.known.get_mut(&member) {
-            load.takes(claim);
+            load.occupy(claim);
             load.lent -= 1;
         }
         self.note(member);
@@ -399,7 +399,7 @@ impl Load {
             || (ahead < AHEAD_MAX && self.expected_ns < self.workers * (AHEAD_NS + self.longest_ns))
     }
 
-    fn takes(&mut self, Claim { demand, task }: Claim) {
+    fn occupy(&mut self, Claim { demand, task }: Claim) {
         self.assigned += 1;
         self.cores += u64::from(demand.cores);
         self.memory += demand.memory;
@@ -410,7 +410,7 @@ impl Load {
         }
     }
 
-    fn has_less(&mut self, Claim { demand, task }: Claim) {
+    fn release(&mut self, Claim { demand, task }: Claim) {
         self.assigned -= 1;
         self.cores -= u64::from(demand.cores);
         self.memory -= demand.memory;
@@ -424,7 +424,7 @@ impl Load {
     }
 
     /// Computes the expected duration of its calls.
-    fn expects(&mut self, durations: &Durations) {
+    fn estimate(&mut self, durations: &Durations) {
         (self.expected_ns, self.longest_ns) = (0, 0);
         for (task, calls) in &self.tasks {
             let ns = task.and_then(|task| durations.of(task)).unwrap_or(UNKNOWN_NS);

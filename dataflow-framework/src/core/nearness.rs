@@ -19,7 +19,7 @@ impl Graph {
         if !self.members.are_several() {
             return Nearness::default();
         }
-        Nearness { home: self.home(arguments), meets: self.meets(id) }
+        Nearness { home: self.home(arguments), meets: self.meeting_calls(id) }
     }
 
     /// Returns the member with most of the inputs of a call.
@@ -30,7 +30,7 @@ impl Graph {
     }
 
     /// Returns the calls where results of a call meet those of others that are not available.
-    fn meets(&self, id: CallId) -> Vec<CallId> {
+    fn meeting_calls(&self, id: CallId) -> Vec<CallId> {
         let mut meets = Vec::new();
         let mut at = id;
         for _ in 0..MEETS_MAX {

@@ -277,7 +277,7 @@ impl Run {
         }
         self.graph = Graph::new(true);
         self.book.recall(&mut self.graph);
-        self.graph.remembers(self.memory.clone());
+        self.graph.add_history(self.memory.clone());
         (self.members, self.next) = (0, 0);
         self.handles.clear();
         self.calls.clear();
@@ -298,16 +298,16 @@ impl Run {
                 if is_unseen && !is_brought(version) {
                     continue;
                 }
-                self.graph.holds(member, Held { version: *version, mark: *mark, bytes: 8 });
+                self.graph.on_held(member, Held { version: *version, mark: *mark, bytes: 8 });
             }
             self.book.restore_brought(member, store.keys().copied().filter(is_brought));
             self.stores.insert(member, store);
             for task in running.extract_if(.., |task| task.member == survivor) {
-                self.graph.runs(member, task.assignment.call, task.assignment.mark);
+                self.graph.on_running(member, task.assignment.call, task.assignment.mark);
                 self.running.push(Running { member, is_earlier: true, ..task });
             }
             for (_, call, mark, outcome) in unseen.extract_if(.., |(of, ..)| *of == survivor) {
-                self.graph.runs(member, call, mark);
+                self.graph.on_running(member, call, mark);
                 self.graph.ended(call, member, outcome.clone());
                 self.book.add_unseen(member, call, mark, outcome);
             }

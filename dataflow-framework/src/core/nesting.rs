@@ -33,24 +33,24 @@ impl Graph {
         match step {
             Step::Begin => {}
             Step::Call(call, dropped) => {
-                self.makes_call(parent, call, tasks);
+                self.make_call(parent, call, tasks);
                 for version in dropped {
-                    self.drops(parent, version);
+                    self.drop_handle(parent, version);
                 }
             }
             Step::Bring { position, bytes, content } => {
-                self.brings(parent, member, position, (bytes, content));
+                self.add_data(parent, member, position, (bytes, content));
             }
             Step::Retain(version) => {
-                self.takes_handle(parent, version);
+                self.take_handle(parent, version);
                 self.version_mut(version).handles += 1;
             }
-            Step::Release(version) => self.drops(parent, version),
-            Step::Get(version) => self.gets(member, execution, version),
-            Step::Got => self.has_got(parent),
-            Step::Wait(calls, is_told) => self.awaits(member, execution, calls, is_told),
-            Step::Cancel(calls) => self.cancels(parent, calls),
-            Step::Group(calls) => self.task_has_group(parent, calls),
+            Step::Release(version) => self.drop_handle(parent, version),
+            Step::Get(version) => self.get(member, execution, version),
+            Step::Got => self.on_got(parent),
+            Step::Wait(calls, is_told) => self.await_calls(member, execution, calls, is_told),
+            Step::Cancel(calls) => self.cancel_positions(parent, calls),
+            Step::Group(calls) => self.add_group_of_task(parent, calls),
             Step::HandOn(versions) => self.nest(parent).handed_on = versions,
         }
     }
@@ -89,7 +89,7 @@ impl Graph {
 
     /// Updates the depth of the output of a nested call: its inputs may have been forwarded since, by a task
     /// with nested calls.
-    pub(super) fn deepens(&mut self, id: CallId) {
+    pub(super) fn update_depth(&mut self, id: CallId) {
         if self.within(id).is_none() {
             return;
         }
@@ -110,7 +110,7 @@ impl Graph {
         }
     }
 
-    fn makes_call(&mut self, parent: CallId, call: TaskCall, tasks: Option<&Tasks>) {
+    fn make_call(&mut self, parent: CallId, call: TaskCall, tasks: Option<&Tasks>) {
         let TaskCall { position, number, task, mut options, arguments, writes, refused } = call;
         let above = &self.calls[&parent];
         let (tries, priority) = (above.failures, above.options.priority);
@@ -124,16 +124,16 @@ impl Graph {
         nest.mark = mark;
         let is_cancelled = nest.is_cancelled;
         if options.on_failure == OnFailure::CancelGroup {
-            nest.groups.may_be_given_up(position);
+            nest.groups.add_cancelling(position);
         }
         for slot in 0..writes {
             *nest.handles.entry(VersionId { call: id, slot }).or_default() += 1;
         }
         if self.is_made(id, writes) {
             if self.mark_of(id) != Some(mark) {
-                self.makes_others(parent, position, task);
+                self.fail_divergent(parent, position, task);
             }
-            return self.takes_over(parent, id, writes);
+            return self.take_over(parent, id, writes);
         }
         let task = task.unwrap_or(&UNKNOWN);
         let cancelled = is_cancelled.then(|| "it was cancelled".to_owned());
@@ -144,14 +144,14 @@ impl Graph {
             self.members.ended(member, Claim::UNKNOWN);
         }
         let new = NewCall { task, number, options, arguments, writes, refused, merge: None, commute: None };
-        let left = self.is_left(parent, id, writes);
+        let left = self.remove_left_handles(parent, id, writes);
         self.add(id, new, mark, known.filter(|known| known.mark == mark), Origin::Task(within));
         // A handle of an earlier execution becomes one of this execution.
         for version in left {
             self.version_mut(version).handles -= 1;
         }
         if differs {
-            self.makes_others(parent, position, Some(task));
+            self.fail_divergent(parent, position, Some(task));
         }
     }
 
@@ -167,8 +167,8 @@ impl Graph {
     }
 
     /// Takes over the handles of a call that an earlier execution has made.
-    fn takes_over(&mut self, parent: CallId, id: CallId, writes: u32) {
-        let left = self.is_left(parent, id, writes);
+    fn take_over(&mut self, parent: CallId, id: CallId, writes: u32) {
+        let left = self.remove_left_handles(parent, id, writes);
         let written = || (0..writes).map(|slot| VersionId { call: id, slot });
         let known = written().find_map(|id| self.versions.get(&id));
         let known = known.map(|version| (version.mark, version.depth));
@@ -199,13 +199,13 @@ impl Graph {
 
     /// Removes the handles of a call from those that earlier executions have left, one of each version, and
     /// returns the versions found.
-    fn is_left(&mut self, parent: CallId, id: CallId, writes: u32) -> Vec<VersionId> {
+    fn remove_left_handles(&mut self, parent: CallId, id: CallId, writes: u32) -> Vec<VersionId> {
         let nest = self.nest(parent);
         let written = (0..writes).map(|slot| VersionId { call: id, slot });
         written.filter(|version| take_one(&mut nest.left, *version)).collect()
     }
 
-    fn brings(&mut self, parent: CallId, member: Member, position: u64, (bytes, content): (u64, u128)) {
+    fn add_data(&mut self, parent: CallId, member: Member, position: u64, (bytes, content): (u64, u128)) {
         let tries = self.calls[&parent].failures;
         let root = self.within(parent).map_or(parent, |within| within.root);
         let id = number_within(parent, tries, position);
@@ -219,9 +219,9 @@ impl Graph {
         if let Some(known) = self.versions.get_mut(&version) {
             known.handles += u32::from(!is_left);
             if known.mark != mark {
-                self.makes_others(parent, position, None);
+                self.fail_divergent(parent, position, None);
             }
-            return self.is_there(version, member, bytes);
+            return self.on_present(version, member, bytes);
         }
         let mut copies = Copies { members: vec![member], bytes };
         let earlier = earlier.filter(|earlier| earlier.mark == mark);
@@ -231,18 +231,18 @@ impl Graph {
         self.versions.insert(version, Version::new(State::Present(copies), mark, depth));
     }
 
-    fn takes_handle(&mut self, parent: CallId, version: VersionId) {
+    fn take_handle(&mut self, parent: CallId, version: VersionId) {
         *self.nest(parent).handles.entry(version).or_default() += 1;
     }
 
-    fn drops(&mut self, parent: CallId, version: VersionId) {
+    fn drop_handle(&mut self, parent: CallId, version: VersionId) {
         if take_one(&mut self.nest(parent).handles, version) {
             self.release(version);
         }
     }
 
     /// Fails a task that makes other calls than in its previous run, so that existing results are unusable.
-    fn makes_others(&mut self, parent: CallId, position: u64, task: Option<&'static TaskDef>) {
+    fn fail_divergent(&mut self, parent: CallId, position: u64, task: Option<&'static TaskDef>) {
         let what =
             task.map_or("data that it brings in".to_owned(), |task| format!("a call of `{}`", task.name));
         let reason = format!(
@@ -269,11 +269,11 @@ impl Graph {
             Origin::Task(Within { parent, position, .. }) => {
                 if let Some(nest) = self.nests.by_call.get_mut(&parent) {
                     nest.unfinished.remove(&position);
-                    self.looks_at_waiting(parent);
-                    self.completes(parent);
+                    self.recheck_waiting(parent);
+                    self.complete(parent);
                 }
             }
-            Origin::Program => self.earlier_is_over(id),
+            Origin::Program => self.on_earlier_over(id),
             Origin::Get(_) => {}
         }
     }
@@ -294,7 +294,7 @@ impl Graph {
         };
         if let Some((member, execution)) = runs {
             if lends {
-                self.members.takes_back(member, self.claim_of(id));
+                self.members.take_back(member, self.claim_of(id));
             }
             // The task may continue there nevertheless.
             self.actions.push(Action::Answer(member, execution, Answer::Over));
@@ -305,7 +305,7 @@ impl Graph {
     }
 
     /// Stops the tasks that make calls and run on a lost member.
-    pub(super) fn nests_are_lost(&mut self, member: Member) {
+    pub(super) fn stop_nests_on(&mut self, member: Member) {
         let on_it = |nest: &Nest| nest.runs.is_some_and(|(on, _)| on == member);
         let lost = self.nests.by_call.iter().filter(|(_, nest)| on_it(nest)).map(|(id, _)| *id);
         for id in lost.collect::<Vec<_>>() {
@@ -319,7 +319,7 @@ impl Graph {
         self.nest_stops(id);
         let Some(Nest { left, unfinished, .. }) = self.nests.by_call.remove(&id) else { return };
         for child in unfinished.into_values() {
-            self.abandons(child);
+            self.abandon(child);
         }
         for (version, number) in left {
             let known = self.version_mut(version);
@@ -333,7 +333,7 @@ impl Graph {
     }
 
     /// Cancels a call whose task's caller has ended, or its nested calls if it runs.
-    fn abandons(&mut self, id: CallId) {
+    fn abandon(&mut self, id: CallId) {
         let Some(call) = self.calls.get(&id) else { return };
         if let CallState::Inputs(_) | CallState::Worker = call.state {
             let failure = self.failure_of(id, "the call has ended whose task has made it");
@@ -350,7 +350,7 @@ impl Graph {
         self.cancel_each(calls);
     }
 
-    pub(super) fn cancels(&mut self, parent: CallId, positions: Range<u64>) {
+    pub(super) fn cancel_positions(&mut self, parent: CallId, positions: Range<u64>) {
         let calls: Vec<_> = self.nest(parent).unfinished.range(positions).map(|(_, id)| *id).collect();
         self.cancel_each(calls);
     }

@@ -81,7 +81,7 @@ impl Observed {
     }
 
     /// Records that a call has failed or was cancelled.
-    pub(super) fn gives_up(&mut self, task: &'static TaskDef, id: CallId) {
+    pub(super) fn record_unsuccessful(&mut self, task: &'static TaskDef, id: CallId) {
         self.of(task).given_up += 1;
         let recording = self.recording.as_mut();
         if let Some((recording, index)) = recording.and_then(|it| it.position(id).map(|index| (it, index))) {

@@ -27,7 +27,7 @@ const NESTED_LEVEL: u32 = 1 << 31;
 
 impl Graph {
     /// Adds a call to those that wait for a worker.
-    pub(super) fn waits_for_worker(&mut self, id: CallId) {
+    pub(super) fn queue_for_worker(&mut self, id: CallId) {
         let call = &self.calls[&id];
         let (options, demand, within) = (call.options, call.demand(), self.within(id));
         let is_plain = demand == Demand::NONE && !options.spread;
@@ -45,13 +45,13 @@ impl Graph {
     }
 
     /// Records that a call was assigned to a member.
-    pub(super) fn occupies(&mut self, id: CallId, member: Member) {
+    pub(super) fn occupy(&mut self, id: CallId, member: Member) {
         let is_spread = self.calls[&id].options.spread;
-        self.members.assigned(member, self.claim_of(id), is_spread);
+        self.members.on_assigned(member, self.claim_of(id), is_spread);
     }
 
     /// Records that a known call is no longer on a member.
-    pub(super) fn frees(&mut self, id: CallId, member: Member) {
+    pub(super) fn free(&mut self, id: CallId, member: Member) {
         self.members.ended(member, self.claim_of(id));
     }
 

@@ -35,7 +35,7 @@ impl Graph {
     }
 
     /// Handles a version that is written to the journal, or no longer readable.
-    pub(crate) fn is_preserved(&mut self) {
+    pub(crate) fn on_preserved(&mut self) {
         self.durable.preserved.unwritten -= 1;
     }
 
@@ -45,7 +45,7 @@ impl Graph {
     }
 
     /// Records the history if no other member remembers it, and it has grown.
-    pub(super) fn records_history(&mut self) {
+    pub(super) fn record_history(&mut self) {
         let is_to_be = self.durable.is_on && !self.members.anybody_stays();
         if is_to_be && self.durable.preserved.history != self.history {
             self.durable.preserved.history = self.history.clone();

@@ -40,7 +40,7 @@ pub(super) struct Ready {
     /// The last calls that members have taken.
     taken: BTreeSet<(CallId, Member)>,
     /// The calls where their results meet others.
-    begun: BTreeSet<(CallId, Member)>,
+    started: BTreeSet<(CallId, Member)>,
 }
 
 /// The neighbourhood of a call.
@@ -86,7 +86,7 @@ impl Ready {
     pub(super) fn push(&mut self, key: Key, nearness: Nearness) {
         let (_, call) = key;
         // It may have waited before, until one of its inputs was lost.
-        self.leaves(call);
+        self.remove_neighbourhood(call);
         self.all.insert(key);
         if nearness.home.is_some() || !nearness.meets.is_empty() {
             self.near_to(key, &nearness);
@@ -102,7 +102,7 @@ impl Ready {
     }
 
     /// Removes a call from the maps of neighbourhoods, and returns its neighbourhood.
-    fn leaves(&mut self, call: CallId) -> Nearness {
+    fn remove_neighbourhood(&mut self, call: CallId) -> Nearness {
         let Some((key, nearness)) = self.nearness.remove(&call) else { return Nearness::default() };
         if let Some(near) = nearness.home.and_then(|home| self.near.get_mut(&home)) {
             near.remove(&key);
@@ -121,29 +121,29 @@ impl Ready {
     /// Takes the first call.
     pub(super) fn pop(&mut self) -> Option<CallId> {
         let (_, call) = self.all.pop_first()?;
-        self.leaves(call);
+        self.remove_neighbourhood(call);
         Some(call)
     }
 
     /// Takes a call for a member.
     pub(super) fn take(&mut self, (urgency, call): Key, member: Member) {
         self.all.remove(&(urgency, call));
-        let Nearness { home, meets } = self.leaves(call);
+        let Nearness { home, meets } = self.remove_neighbourhood(call);
         // After a call with local data, or a short one, the member continues from its previous position.
         if is_short(urgency) || (home == Some(member) && self.places.contains_key(&member)) {
             return;
         }
-        self.leaves_place(member);
+        self.leave_place(member);
         self.taken.insert((call, member));
-        self.begun.extend(meets.iter().map(|meets| (*meets, member)));
+        self.started.extend(meets.iter().map(|meets| (*meets, member)));
         self.places.insert(member, Place { call, meets });
     }
 
-    fn leaves_place(&mut self, member: Member) {
+    fn leave_place(&mut self, member: Member) {
         let Some(Place { call, meets }) = self.places.remove(&member) else { return };
         self.taken.remove(&(call, member));
         for meets in meets {
-            self.begun.remove(&(meets, member));
+            self.started.remove(&(meets, member));
         }
     }
 
@@ -185,14 +185,14 @@ impl Ready {
         if self.all.len() <= self.places.len() {
             return None;
         }
-        let (first, last) = self.ends(urgency, 0, CallId::MAX)?;
+        let (first, last) = self.first_and_last(urgency, 0, CallId::MAX)?;
         let taken = self.taken.range((first, Member(0))..=(last, Member(u32::MAX))).take(RANGES_MAX);
         // Whether a member comes from before a range, and starts it.
         let mut is_begun = self.taken.range(..(first, Member(0))).next_back().is_some();
         let mut start = first;
         let mut widest: Option<(u64, Key)> = None;
         for end in taken.map(|(call, _)| *call).chain([last]) {
-            if let Some((first, last)) = self.ends(urgency, start, end)
+            if let Some((first, last)) = self.first_and_last(urgency, start, end)
                 && widest.is_none_or(|(width, _)| width < last - first)
             {
                 let from = if is_begun { first + (last - first) / 2 } else { first };
@@ -204,7 +204,7 @@ impl Ready {
     }
 
     /// Returns the first and the last of the calls in this range.
-    fn ends(&self, urgency: Urgency, from: CallId, to: CallId) -> Option<(CallId, CallId)> {
+    fn first_and_last(&self, urgency: Urgency, from: CallId, to: CallId) -> Option<(CallId, CallId)> {
         if from > to {
             return None;
         }
@@ -224,7 +224,7 @@ impl Ready {
     fn meets_others(&self, call: CallId) -> bool {
         let Some((_, Nearness { meets, .. })) = self.nearness.get(&call) else { return false };
         let any = |meets: CallId| (meets, Member(0))..=(meets, Member(u32::MAX));
-        meets.iter().any(|meets| self.begun.range(any(*meets)).next().is_some())
+        meets.iter().any(|meets| self.started.range(any(*meets)).next().is_some())
     }
 
     /// Returns the highest priority.
@@ -255,12 +255,12 @@ impl Ready {
     }
 
     /// Removes a member.
-    pub(super) fn is_lost(&mut self, member: Member) {
+    pub(super) fn on_lost(&mut self, member: Member) {
         for (_, call) in self.near.remove(&member).unwrap_or_default() {
             if let Some((_, nearness)) = self.nearness.get_mut(&call) {
                 nearness.home = None;
             }
         }
-        self.leaves_place(member);
+        self.leave_place(member);
     }
 }

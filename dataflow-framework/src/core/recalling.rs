@@ -16,36 +16,36 @@ use super::{
     },
     version::Copies,
 };
-use crate::ids::{CallId, NESTED, VersionId};
+use crate::ids::{CallId, NESTED_BIT, VersionId};
 
 impl Graph {
     /// Restores facts of earlier runs, before this run has made a call.
-    pub(crate) fn recalls(&mut self, fact: Fact) {
+    pub(crate) fn recall(&mut self, fact: Fact) {
         match fact {
             Fact::Ended(ended) => {
-                self.ends_in_history(ended.call, ended.mark.root);
-                self.is_durable_now(ended);
+                self.add_end_within(ended.call, ended.mark.root);
+                self.on_durable(ended);
             }
             Fact::Ignored(call) => {
-                self.is_ignored(call);
+                self.add_ignored(call);
                 // Nested calls write their defaults again.
-                if call < NESTED {
-                    self.ends_in_history(call, None);
+                if call < NESTED_BIT {
+                    self.add_end_within(call, None);
                 }
             }
-            Fact::Failed { call, reason } => self.has_failed(call, &reason),
+            Fact::Failed { call, reason } => self.add_failure(call, &reason),
             Fact::Decided(Decision { choice: Choice::Cancelled(calls), .. }) | Fact::Cancelled(calls) => {
-                calls.into_iter().flatten().for_each(|call| self.has_failed(call, CANCELLED));
+                calls.into_iter().flatten().for_each(|call| self.add_failure(call, CANCELLED));
             }
-            Fact::History(history) => self.remembers(history),
-            Fact::Merged { call, parts } => self.reductions.recalls(call, parts),
-            Fact::Commuted { call, with } => self.chains.recalls(call, with),
+            Fact::History(history) => self.add_history(history),
+            Fact::Merged { call, parts } => self.reductions.recall(call, parts),
+            Fact::Commuted { call, with } => self.chains.recall(call, with),
             Fact::Decided(_) | Fact::Kept { .. } => {}
         }
     }
 
     /// Restores marks of earlier runs, with which the program is compared.
-    pub(crate) fn recalls_marks(&mut self, marks: Vec<(CallId, Mark)>) {
+    pub(crate) fn recall_marks(&mut self, marks: Vec<(CallId, Mark)>) {
         self.durable.marks.some.extend(marks);
     }
 
@@ -55,12 +55,12 @@ impl Graph {
     }
 
     /// Stores the mark of a call, or of data, and compares it with the records of earlier runs.
-    pub(super) fn compares(&mut self, call: CallId, is: Mark) {
+    pub(super) fn compare_mark(&mut self, call: CallId, is: Mark) {
         let Durable { ended, marks, .. } = &mut self.durable;
         marks.last = Some((call, is));
         let was = ended.get(&call).map(|once| once.mark).or_else(|| marks.some.get(&call).copied());
         if let Some(was) = was.filter(|was| *was != is) {
-            self.diverges(Divergence { call, was, is });
+            self.record_divergence(Divergence { call, was, is });
         }
     }
 
@@ -91,7 +91,7 @@ impl Graph {
         };
         if has_failed {
             Made::Failed
-        } else if self.is_for_ever(id) || (self.history_has(id, origin) && !is_made_again) {
+        } else if self.is_permanent(id) || (self.history_has(id, origin) && !is_made_again) {
             Made::Over
         } else {
             Made::Unfinished
@@ -120,7 +120,7 @@ impl Graph {
             others.extend(early.take());
         }
         for (member, outcome) in others {
-            self.takes_other(id, member, &outcome, now, known.as_deref_mut());
+            self.on_other_outcome(id, member, &outcome, now, known.as_deref_mut());
         }
         if early.is_none() {
             self.forget_damages(id);
@@ -138,7 +138,7 @@ impl Graph {
 
     /// Handles the outcome of a call on a member that differs from the one in this run: its output there is the
     /// visible one only if that execution was recorded.
-    fn takes_other(
+    fn on_other_outcome(
         &mut self,
         id: CallId,
         member: Member,
@@ -148,8 +148,8 @@ impl Graph {
     ) {
         let (Outcome::Durable { bytes, .. } | Outcome::Ignored { bytes, .. }) = outcome else { return };
         let counts = now == Made::Over
-            && matches!(outcome, Outcome::Durable { by, .. } if self.counts_for_ever(id, *by));
-        let Some(known) = known else { return self.is_not_for_ever(id, member, bytes.len()) };
+            && matches!(outcome, Outcome::Durable { by, .. } if self.is_permanent_execution(id, *by));
+        let Some(known) = known else { return self.discard_duplicate_output(id, member, bytes.len()) };
         for (slot, bytes) in (0..).zip(bytes) {
             let version = VersionId { call: id, slot };
             let copies = known.copies.get(&slot);
@@ -177,7 +177,7 @@ impl Graph {
             }
             return true;
         }
-        let is_of_this_run = !self.is_for_ever(id.call) || self.durable.new.contains(&id.call);
+        let is_of_this_run = !self.is_permanent(id.call) || self.durable.new.contains(&id.call);
         if !self.is_durable(id.call) || !is_of_this_run {
             return false;
         }
@@ -192,11 +192,11 @@ impl Graph {
     }
 
     /// Lets a member drop its output of a call that also ran elsewhere: it may differ.
-    pub(super) fn is_not_for_ever(&mut self, call: CallId, member: Member, writes: usize) {
+    pub(super) fn discard_duplicate_output(&mut self, call: CallId, member: Member, writes: usize) {
         for slot in (0..).take(writes) {
             let version = VersionId { call, slot };
             if !self.versions.get(&version).is_some_and(|known| known.is_with(member)) {
-                self.kept.is_gone(version, member);
+                self.kept.on_gone(version, member);
                 self.actions.push(Action::Forget(member, version));
             }
         }

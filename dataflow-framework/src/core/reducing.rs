@@ -33,64 +33,64 @@ const NEAR_MAX: usize = 32;
 
 impl Graph {
     /// Adds the next call to a reduction.
-    pub(super) fn joins_reduction(&mut self, id: CallId, merge: Merge, arguments: &[Argument]) {
-        self.reductions.joins(id, merge, arguments);
+    pub(super) fn join_reduction(&mut self, id: CallId, merge: Merge, arguments: &[Argument]) {
+        self.reductions.join(id, merge, arguments);
     }
 
     /// Starts the reductions whose calls the program has made by now.
-    pub(crate) fn begins_reductions(&mut self) {
+    pub(crate) fn start_reductions(&mut self) {
         let new = self.reductions.by_first.iter().filter(|(_, reduction)| !reduction.is_complete);
         for first in new.map(|(first, _)| *first).collect::<Vec<_>>() {
-            self.begins_reduction(first);
+            self.start_reduction(first);
         }
     }
 
-    fn begins_reduction(&mut self, first: CallId) {
+    fn start_reduction(&mut self, first: CallId) {
         let reduction = self.reductions.by_first.get_mut(&first).expect("it was found");
         reduction.is_complete = true;
         let calls: Vec<_> = reduction.undecided.keys().copied().collect();
         // In the recorded order, which is that of the calls.
         for id in &calls {
             if let Some(parts) = self.reductions.decided.get(id).copied() {
-                self.decides(first, *id, parts);
+                self.decide_merge(first, *id, parts);
                 self.reductions.held.remove(id);
             }
         }
         for id in calls {
             let state = self.calls.get(&id).map(|call| call.state);
             if !matches!(state, Some(CallState::Inputs(_))) {
-                self.reductions.is_over(id);
+                self.reductions.remove(id);
                 continue;
             }
             let parts = self.reductions.by_first.get(&first).and_then(|all| all.undecided.get(&id));
             for part in parts.map(|undecided| undecided.parts).into_iter().flatten() {
                 if self.versions[&part.version].is_present() {
-                    self.reductions.is_there(part.version, &[id]);
+                    self.reductions.on_available(part.version, &[id]);
                 }
             }
-            self.begins_again(id);
+            self.requeue(id);
         }
     }
 
     /// Decides which available parts calls merge.
-    pub(super) fn decides_merges(&mut self) {
+    pub(super) fn decide_merges(&mut self) {
         while let Some(first) = self.reductions.stirred.pop_first() {
             while let Some((id, parts)) = self.next_merge(first) {
-                self.decides(first, id, parts);
+                self.decide_merge(first, id, parts);
                 if self.durable.is_on {
                     self.reductions.held.insert(id, Held::Unrecorded);
                     self.actions.push(Action::Record(Fact::Merged { call: id, parts }));
                 } else {
-                    self.may_begin(id);
+                    self.release_merge(id);
                 }
             }
         }
     }
 
     /// Handles the record of the parts that a call merges.
-    pub(super) fn merge_is_recorded(&mut self, id: CallId, parts: [u64; 2]) {
+    pub(super) fn on_merge_recorded(&mut self, id: CallId, parts: [u64; 2]) {
         self.reductions.decided.insert(id, parts);
-        self.may_begin(id);
+        self.release_merge(id);
     }
 
     /// Returns whether calls wait for the record of their parts, or leaving members for that of their data.
@@ -98,7 +98,7 @@ impl Graph {
         self.reductions.are_recording() || self.chains.are_recording() || self.is_preserving()
     }
 
-    fn may_begin(&mut self, id: CallId) {
+    fn release_merge(&mut self, id: CallId) {
         self.reductions.held.remove(&id);
         if self.calls.get(&id).is_some_and(|call| call.state == CallState::Inputs(0)) {
             self.push_ready(id);
@@ -135,21 +135,21 @@ impl Graph {
     }
 
     /// Lets a call merge these parts, and gives its own parts to the calls that would have merged them.
-    fn decides(&mut self, first: CallId, id: CallId, parts: [u64; 2]) {
+    fn decide_merge(&mut self, first: CallId, id: CallId, parts: [u64; 2]) {
         for (at, rank) in parts.into_iter().enumerate() {
-            self.exchanges(first, id, at, rank);
+            self.exchange_part(first, id, at, rank);
         }
         let Some(reduction) = self.reductions.by_first.get_mut(&first) else { return };
         let Some(Undecided { parts, .. }) = reduction.remove(id) else { return };
         let [one, other] = parts.map(|part| part.rank);
-        reduction.ranks(VersionId { call: id, slot: 0 }, one.min(other));
+        reduction.set_rank(VersionId { call: id, slot: 0 }, one.min(other));
         if reduction.undecided.is_empty() {
             self.reductions.by_first.remove(&first);
         }
     }
 
     /// Exchanges one part of a call with the part of another call that has this rank.
-    fn exchanges(&mut self, first: CallId, id: CallId, at: usize, rank: u64) {
+    fn exchange_part(&mut self, first: CallId, id: CallId, at: usize, rank: u64) {
         let Some(reduction) = self.reductions.by_first.get_mut(&first) else { return };
         let Some(own) = reduction.undecided.get(&id).copied() else { return };
         let Some((holder, there)) = reduction.places.get(&rank).copied() else { return };
@@ -157,19 +157,19 @@ impl Graph {
             return;
         }
         let (taken, given) = (reduction.undecided[&holder].parts[there], own.parts[at]);
-        reduction.puts(holder, there, given);
-        reduction.puts(id, at, taken);
+        reduction.put(holder, there, given);
+        reduction.put(id, at, taken);
         let places = [own.merge, reduction.undecided[&holder].merge];
         let [own, others] = places.map(|merge| [merge.into, merge.from]);
-        self.reads_instead(id, own[at], taken.version);
-        self.reads_instead(holder, others[there], given.version);
+        self.replace_input(id, own[at], taken.version);
+        self.replace_input(holder, others[there], given.version);
         for version in [taken.version, given.version] {
             self.forget_unless_needed(version);
         }
     }
 
     /// Replaces one input of a call that has not started, or would run again.
-    fn reads_instead(&mut self, id: CallId, at: usize, version: VersionId) {
+    fn replace_input(&mut self, id: CallId, at: usize, version: VersionId) {
         let Some(call) = self.calls.get_mut(&id) else { return };
         let mut arguments = call.arguments.to_vec();
         // A call that never runs again no longer knows its inputs.
@@ -187,23 +187,23 @@ impl Graph {
         if is_reader {
             known.readers.push(id);
         }
-        self.counts_missing(id);
+        self.count_missing(id);
     }
 
     /// Recounts the missing inputs of a call that must not start yet, when one of them becomes available.
     /// Others may have been lost without notice.
-    pub(super) fn waits_as_before(&mut self, id: CallId) {
+    pub(super) fn recount_blocked(&mut self, id: CallId) {
         let call = self.calls.get(&id).filter(|call| matches!(call.state, CallState::Inputs(_)));
         let is_gone = |input: VersionId| matches!(self.versions[&input].state, State::Gone);
         if call.is_some_and(|call| call.reads().any(is_gone)) {
-            self.begins_again(id);
+            self.requeue(id);
         } else {
-            self.counts_missing(id);
+            self.count_missing(id);
         }
     }
 
     /// Recounts the missing inputs of a call.
-    pub(super) fn counts_missing(&mut self, id: CallId) {
+    pub(super) fn count_missing(&mut self, id: CallId) {
         let call = &self.calls[&id];
         if matches!(call.state, CallState::Inputs(_)) {
             let missing = call.reads().filter(|input| !self.versions[input].is_present()).count();

@@ -29,7 +29,7 @@ fn merge(graph: &mut Graph, all: [[CallId; 2]; 3]) {
         let arguments = vec![Argument::Update(into), Argument::Copied(vec![]), Argument::Read(from)];
         graph.call(id, NewCall { merge, ..new_call(arguments, 1, Options::DEFAULT) });
     }
-    graph.begins_reductions();
+    graph.start_reductions();
     (FIRST..FIRST + 2).for_each(|id| graph.release(version(id, 0)));
 }
 
@@ -164,9 +164,9 @@ fn reduction_restart_keeps_recorded_merges() {
     complete(&mut first, 100);
     let mark: Mark = first.versions[&version(100, 0)].mark;
     let mut again = graph(true);
-    again.recalls(fact);
-    again.remembers(first.history().clone());
-    again.holds(Member::HERE, Held { version: version(100, 0), mark, bytes: 1 });
+    again.recall(fact);
+    again.add_history(first.history().clone());
+    again.on_held(Member::HERE, Held { version: version(100, 0), mark, bytes: 1 });
     make_calls(&mut again);
     // The output of 100 contains parts 1 and 3, so these are not repeated; part 0 was not made.
     let made: Vec<_> =
@@ -185,7 +185,7 @@ fn lost_merge_is_repeated_after_other_part_is_restored() {
     let mut graph = Graph::new(true);
     graph.joined(Member::HERE, Capacity::of_workers(0));
     graph.joined(THERE, Capacity::of_workers(4));
-    graph.records();
+    graph.enable_recording();
     let effect = Options { effect: true, ..Options::DEFAULT };
     graph.call(0, new_call(vec![], 1, effect));
     graph.call(1, new_call(vec![Argument::Read(version(0, 0))], 1, Options::DEFAULT));
@@ -194,7 +194,7 @@ fn lost_merge_is_repeated_after_other_part_is_restored() {
         let arguments = vec![Argument::Update(version(into, 0)), Argument::Read(version(0, 0))];
         graph.call(id, NewCall { merge, ..new_call(arguments, 1, Options::DEFAULT) });
     }
-    graph.begins_reductions();
+    graph.start_reductions();
     started(&mut graph);
     let values = Some(vec![vec![7]]);
     graph.ended(0, THERE, Outcome::Durable { bytes: vec![1], ns: 1_000, by: 0, values });

@@ -14,8 +14,8 @@ use crate::ids::{CallId, VersionId};
 impl Graph {
     /// Handles a leaving member: it receives no more calls, and data that only it has is copied to others.
     /// [`Action::LetGo`] reports when it may go.
-    pub(crate) fn leaves(&mut self, member: Member) {
-        self.members.leaves(member);
+    pub(crate) fn on_leaving(&mut self, member: Member) {
+        self.members.leave(member);
         if !self.has_losses {
             return;
         }
@@ -44,7 +44,7 @@ impl Graph {
         for id in self.kept.with(Member::HERE) {
             let Some(Kept { mark, bytes, .. }) = self.kept.versions.get(&id).copied() else { continue };
             if !self.is_there_or_made_again(id) && !self.copying.contains_key(&id) {
-                self.members.is_given(member, bytes);
+                self.members.on_given(member, bytes);
                 self.copy(Source { version: id, mark, members: vec![Member::HERE] }, member);
             }
         }
@@ -68,7 +68,7 @@ impl Graph {
             return;
         }
         let source = Source { version: id, mark, members: vec![member] };
-        match self.members.other_stays(bytes).or_else(|| self.members.stays(bytes)) {
+        match self.members.other_stays(bytes).or_else(|| self.members.staying_member(bytes)) {
             Some(to) => self.copy(source, to),
             None => self.preserve(source, bytes),
         }
@@ -91,7 +91,7 @@ impl Graph {
         }
         let bytes = copies.bytes;
         let source = Source { version: id, mark: version.mark, members: copies.members.clone() };
-        match self.members.stays(bytes) {
+        match self.members.staying_member(bytes) {
             Some(to) => self.copy(source, to),
             None => self.preserve(source, bytes),
         }
@@ -138,20 +138,20 @@ impl Graph {
             // Those members do not have it; but others may, and leave too.
             self.on_fetch_failed(id, tried);
             for member in tried.iter().copied().filter(|member| *member != Member::HERE) {
-                self.is_not_kept(id, member);
+                self.on_not_kept(id, member);
             }
             self.rescue_again(id);
         }
     }
 
     /// Handles a member that does not send its kept version, or one of an earlier run.
-    fn is_not_kept(&mut self, id: VersionId, member: Member) {
+    fn on_not_kept(&mut self, id: VersionId, member: Member) {
         if self.kept.has(id, member) {
-            self.kept.is_gone(id, member);
+            self.kept.on_gone(id, member);
             self.actions.push(Action::Forget(member, id));
         }
         if self.is_unmade(id.call) {
-            self.damaged_before_it_is_made(id, member);
+            self.on_early_damage(id, member);
             self.actions.push(Action::Forget(member, id));
         }
     }
@@ -164,7 +164,7 @@ impl Graph {
     }
 
     /// Restarts copies to a lost member.
-    pub(super) fn copies_are_lost(&mut self, member: Member) {
+    pub(super) fn restart_copies(&mut self, member: Member) {
         let lost: Vec<_> = self.copying.iter().filter(|(_, to)| **to == member).map(|(id, _)| *id).collect();
         for id in lost {
             self.copying.remove(&id);
@@ -178,25 +178,25 @@ impl Graph {
     /// would have updated in place, with their sizes.
     pub(crate) fn returned(&mut self, id: CallId, member: Member, unchanged: &[(VersionId, u64)]) {
         if !self.runs_on(id, member) {
-            return self.runs_no_more(member, id);
+            return self.on_not_running(member, id);
         }
         if !self.calls[&id].is_earlier && !self.members.is_leaving(member) {
             // The report is about an earlier assignment, but the member runs the call for this run of the
             // program as well.
             return;
         }
-        self.gives_worker_back(id, member);
+        self.return_worker(id, member);
         for (version, bytes) in unchanged {
-            self.is_there(*version, member, *bytes);
+            self.on_present(*version, member, *bytes);
         }
-        self.begins_again(id);
+        self.requeue(id);
     }
 
     /// Lets leaving members go that have nothing that others need.
     pub(super) fn let_go(&mut self) {
         if self.members.any_leaves() {
             // Not only at their exit, which may have to wait for the end of a call.
-            self.records_history();
+            self.record_history();
             let recording = self.recording();
             let gone = self.members.let_go(self.is_all_copied(), &recording, !self.durable.is_on);
             self.actions.extend(gone.into_iter().map(Action::LetGo));
@@ -207,7 +207,7 @@ impl Graph {
     /// write everything to the journal first.
     pub(super) fn nobody_stays(&mut self) {
         if self.durable.is_on && self.members.is_leaving(Member::HERE) && !self.members.anybody_stays() {
-            self.leaves(Member::HERE);
+            self.on_leaving(Member::HERE);
         }
     }
 
@@ -238,7 +238,7 @@ impl Graph {
     pub(super) fn is_still_kept(&mut self, id: VersionId) -> bool {
         let kept = self.kept.remove(id);
         if let Some(Kept { member, bytes, .. }) = kept {
-            self.is_there(id, member, bytes);
+            self.on_present(id, member, bytes);
         }
         kept.is_some()
     }
@@ -254,7 +254,7 @@ impl Graph {
         let mut others = copies.members.iter().copied();
         let other = others.find(|member| *member != Member::HERE && !self.members.is_leaving(*member));
         if let Some(member) = other {
-            self.is_kept(id, Kept { member, mark, bytes });
+            self.on_kept(id, Kept { member, mark, bytes });
             return Keeping::With(member);
         }
         let source = Source { version: id, mark, members: copies.members.clone() };
@@ -268,12 +268,12 @@ impl Graph {
         }
         let is_here = copies.members.contains(&Member::HERE);
         let member = if is_here { Member::HERE } else { copies.members[0] };
-        self.is_kept(id, Kept { member, mark, bytes });
+        self.on_kept(id, Kept { member, mark, bytes });
         self.rescue_from_keeper(id);
         Keeping::With(member)
     }
 
-    fn is_kept(&mut self, id: VersionId, kept: Kept) {
+    fn on_kept(&mut self, id: VersionId, kept: Kept) {
         let before = self.kept.insert(id, kept).filter(|before| *before != kept.member);
         self.actions.extend(before.map(|before| Action::Forget(before, id)));
         while let Some((first, kept)) = self.kept.pop_too_many() {

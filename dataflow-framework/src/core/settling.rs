@@ -89,7 +89,7 @@ impl Graph {
 
     /// Handles the loss of a member with output of calls whose ends are not recorded, or with expected second
     /// copies.
-    pub(super) fn durable_is_lost(&mut self, member: Member) {
+    pub(super) fn on_durable_lost(&mut self, member: Member) {
         let all = self.durable.settling.iter();
         let lost: Vec<_> = all.clone().filter(|(_, one)| one.member == member).map(|(id, _)| *id).collect();
         let second: Vec<_> = all.filter(|(_, one)| one.to == member).map(|(id, _)| *id).collect();
@@ -109,7 +109,7 @@ impl Graph {
             }
             self.settle(id, (member, by), bytes, None);
         }
-        self.durable.early.retain(|_, early| early.loses(member));
-        self.damages_are_lost(member);
+        self.durable.early.retain(|_, early| early.remove_member(member));
+        self.forget_damages_on(member);
     }
 }

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     failure::Failure,
-    ids::{CallId, NESTED, VersionId},
+    ids::{CallId, NESTED_BIT, VersionId},
 };
 
 /// The number of attempts that a call may lose to a damaged or missing input; the next one fails the call.
@@ -22,10 +22,10 @@ impl Graph {
         let damaged = if let Cause::Damaged(version) = cause { Some(version) } else { None };
         for (version, bytes) in unchanged {
             if Some(version) != damaged {
-                self.is_there(version, member, bytes);
+                self.on_present(version, member, bytes);
             }
         }
-        self.misses_what_it_took(id, member);
+        self.drop_taken(id, member);
         if let Some(version) = damaged {
             self.on_damaged(version, member, &reason);
         }
@@ -43,7 +43,7 @@ impl Graph {
             // It waits for a member with a larger store.
             Cause::Store(bytes) => {
                 call.store = bytes;
-                self.members.store_is_exceeded(member, bytes);
+                self.members.on_store_exceeded(member, bytes);
                 self.has_fixed_members && !self.members.any_other_than(&[], call.demand())
             }
         };
@@ -54,7 +54,7 @@ impl Graph {
         }
         let task = self.calls[&id].task.name;
         tracing::warn!(task, call = id, reason, "a call cannot run on a node, and is tried again");
-        self.begins_again(id);
+        self.requeue(id);
     }
 
     /// Returns the member for a call for which this one was chosen: another one if the call could not run
@@ -69,8 +69,8 @@ impl Graph {
 
     /// Handles a version that is no longer readable on a member.
     pub(crate) fn on_damaged(&mut self, id: VersionId, member: Member, reason: &str) {
-        self.kept.is_gone(id, member);
-        self.damaged_before_it_is_made(id, member);
+        self.kept.on_gone(id, member);
+        self.on_early_damage(id, member);
         let can_be_made = self.calls.contains_key(&id.call);
         let known = self.versions.get_mut(&id).filter(|version| version.is_present());
         let Some(version) = known else { return self.on_unrecorded_output_corrupt(id, member) };
@@ -88,7 +88,7 @@ impl Graph {
             let readers = version.readers.clone();
             version.state = State::Gone;
             for reader in readers {
-                self.looks_again_unless_it_runs(reader);
+                self.recheck_inputs_unless_running(reader);
             }
             if self.versions.get(&id).is_some_and(|version| version.is_wanted) {
                 self.want_again(id);
@@ -112,7 +112,7 @@ impl Graph {
         let Some(version) = self.versions.get_mut(&id) else { return };
         version.state = State::Failed(failure.clone());
         let readers = version.readers.clone();
-        if id.call < NESTED {
+        if id.call < NESTED_BIT {
             self.failures.push(failure.clone());
         }
         // Running readers have received it, or will report that they have not.
@@ -133,7 +133,7 @@ impl Graph {
             });
             let State::Present(copies) = &version.state else { continue };
             // Data created by the program, or by a task, cannot be recomputed.
-            if (member == Member::HERE || id.call >= NESTED) && !self.calls.contains_key(&id.call) {
+            if (member == Member::HERE || id.call >= NESTED_BIT) && !self.calls.contains_key(&id.call) {
                 continue;
             }
             let others = copies.members.iter().filter(|other| **other != member);

@@ -104,7 +104,7 @@ fn call_whose_other_member_leaves_is_tried_again_on_the_unfit_one() {
     assert_eq!(assigned(&mut graph), [(1, other)]);
     unfit(&mut graph, 0, first, None);
     assert_eq!(assigned(&mut graph), [], "the other member is busy");
-    graph.leaves(other);
+    graph.on_leaving(other);
     assert_eq!(assigned(&mut graph), [(0, first)]);
 }
 
@@ -231,9 +231,9 @@ fn data_damaged_before_its_call_is_repeated_is_recomputed() {
     graph = graph_of(MEMBERS);
     let held = |member: Member| (member, Held { version: version(0, 0), mark, bytes: 8 });
     for (member, held) in MEMBERS.map(held) {
-        graph.holds(member, held);
+        graph.on_held(member, held);
     }
-    graph.history.ends(0);
+    graph.history.add_end(0);
     for member in MEMBERS {
         graph.on_damaged(version(0, 0), member, "it has vanished");
     }
@@ -279,7 +279,7 @@ fn unused_copies_held_elsewhere_are_dropped() {
     assert_eq!(forgotten(&mut graph), [(second, version(0, 0))]);
     // Both members have a copy again, and one of them leaves.
     graph.copied(version(0, 0), second);
-    graph.leaves(first);
+    graph.on_leaving(first);
     graph.drop_spare_copies(second, all());
     assert_eq!(forgotten(&mut graph), []);
     // The member that runs the call uses its copy.

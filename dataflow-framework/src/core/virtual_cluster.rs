@@ -51,19 +51,19 @@ impl Cluster {
         for member in 0..self.members {
             graph.joined(Member(member), Capacity::of_workers(self.workers));
         }
-        let site = |_| Executor {
+        let executor = |_| Executor {
             free: self.workers,
             receives_until: 0,
             has: BTreeSet::new(),
             ..Executor::default()
         };
-        let sites = (0..self.members).map(site).collect();
+        let executors = (0..self.members).map(executor).collect();
         let ran = Ran { ns: 0, transfers: 0, bytes: 0 };
         let run = Run {
             cluster: self,
             graph,
             program,
-            sites,
+            executors,
             sizes: BTreeMap::new(),
             events: BTreeMap::new(),
             events_until_now: 0,
@@ -104,7 +104,7 @@ struct Run {
     cluster: Cluster,
     graph: Graph,
     program: Program,
-    sites: Vec<Executor>,
+    executors: Vec<Executor>,
     sizes: BTreeMap<VersionId, u64>,
     events: BTreeMap<(u64, u64), (Member, Event)>,
     /// The number of events so far, which orders events at the same time.
@@ -119,8 +119,8 @@ impl Run {
         self.events.insert((ns, self.events_until_now), (member, event));
     }
 
-    fn site(&mut self, member: Member) -> &mut Executor {
-        &mut self.sites[member.0 as usize]
+    fn executor(&mut self, member: Member) -> &mut Executor {
+        &mut self.executors[member.0 as usize]
     }
 
     fn latency(&self, member: Member) -> u64 {
@@ -128,36 +128,36 @@ impl Run {
     }
 
     fn end(mut self) -> Ran {
-        self.goes_on();
+        self.resume();
         while let Some(((now, _), (member, event))) = self.events.pop_first() {
             self.ran.ns = now;
-            self.happens(member, event);
-            self.goes_on();
+            self.on_event(member, event);
+            self.resume();
         }
         assert!(self.program.steps.is_empty(), "the program waits for ever");
         assert_eq!(self.graph.unfinished(), 0, "calls wait for ever");
         self.ran
     }
 
-    fn happens(&mut self, member: Member, event: Event) {
+    fn on_event(&mut self, member: Member, event: Event) {
         let now = self.ran.ns;
         match event {
             Event::Assigned(assignment) => self.assigned(member, assignment),
             Event::Arrived(version) => {
-                let site = self.site(member);
-                site.has.insert(version);
-                for call in site.awaited.remove(&version).unwrap_or_default() {
-                    let site = self.site(member);
-                    let Some((_, missing)) = site.missing.get_mut(&call) else { continue };
+                let executor = self.executor(member);
+                executor.has.insert(version);
+                for call in executor.awaited.remove(&version).unwrap_or_default() {
+                    let executor = self.executor(member);
+                    let Some((_, missing)) = executor.missing.get_mut(&call) else { continue };
                     *missing -= 1;
                     if *missing == 0 {
-                        let (assignment, _) = site.missing.remove(&call).expect("it is there");
-                        site.queue.push_back(assignment);
+                        let (assignment, _) = executor.missing.remove(&call).expect("it is there");
+                        executor.queue.push_back(assignment);
                     }
                 }
                 let latency = self.latency(member);
                 self.at(now + latency, member, Event::HeardOfCopy(version));
-                self.starts(member);
+                self.start(member);
             }
             Event::Ended(assignment) => {
                 let call = assignment.call;
@@ -165,12 +165,12 @@ impl Run {
                 let written: Vec<_> =
                     written.map(|(slot, bytes)| (VersionId { call, slot }, *bytes)).collect();
                 self.sizes.extend(written.iter().copied());
-                let site = self.site(member);
-                site.free += 1;
-                site.has.extend(written.into_iter().map(|(version, _)| version));
+                let executor = self.executor(member);
+                executor.free += 1;
+                executor.has.extend(written.into_iter().map(|(version, _)| version));
                 let latency = self.latency(member);
                 self.at(now + latency, member, Event::HeardOf(call));
-                self.starts(member);
+                self.start(member);
             }
             Event::HeardOf(call) => {
                 let Load { ns, bytes, .. } = self.program.loads[&call].clone();
@@ -183,50 +183,50 @@ impl Run {
     fn assigned(&mut self, member: Member, assignment: Assignment) {
         let mut waits_for = 0;
         for source in assignment.elsewhere.clone() {
-            if self.site(member).has.contains(&source.version) {
+            if self.executor(member).has.contains(&source.version) {
                 continue;
             }
             waits_for += 1;
             self.transfer(member, &source);
-            self.site(member).awaited.entry(source.version).or_default().push(assignment.call);
+            self.executor(member).awaited.entry(source.version).or_default().push(assignment.call);
         }
-        let site = self.site(member);
+        let executor = self.executor(member);
         match waits_for {
-            0 => site.queue.push_back(assignment),
-            _ => drop(site.missing.insert(assignment.call, (assignment, waits_for))),
+            0 => executor.queue.push_back(assignment),
+            _ => drop(executor.missing.insert(assignment.call, (assignment, waits_for))),
         }
-        self.starts(member);
+        self.start(member);
     }
 
     /// Transfers a version to a member, unless it is on its way.
     fn transfer(&mut self, to: Member, source: &Source) {
         let id = source.version;
-        if self.site(to).has.contains(&id) || self.site(to).awaited.contains_key(&id) {
+        if self.executor(to).has.contains(&id) || self.executor(to).awaited.contains_key(&id) {
             return;
         }
         let bytes = self.sizes.get(&id).copied().unwrap_or(0);
         let Cluster { latency_ns, bytes_by_us, .. } = self.cluster;
-        let site = &mut self.sites[to.0 as usize];
-        site.awaited.insert(id, Vec::new());
-        site.receives_until = site.receives_until.max(self.ran.ns) + bytes * 1_000 / bytes_by_us;
+        let executor = &mut self.executors[to.0 as usize];
+        executor.awaited.insert(id, Vec::new());
+        executor.receives_until = executor.receives_until.max(self.ran.ns) + bytes * 1_000 / bytes_by_us;
         // One message for the request, and one for the data.
-        let arrives = site.receives_until + 2 * latency_ns;
+        let arrives = executor.receives_until + 2 * latency_ns;
         self.ran.transfers += 1;
         self.ran.bytes += bytes;
         self.at(arrives, to, Event::Arrived(id));
     }
 
-    fn starts(&mut self, member: Member) {
-        while self.site(member).free > 0
-            && let Some(assignment) = self.site(member).queue.pop_front()
+    fn start(&mut self, member: Member) {
+        while self.executor(member).free > 0
+            && let Some(assignment) = self.executor(member).queue.pop_front()
         {
             let updates = assignment.arguments.iter().filter_map(updated);
             let taken: Vec<_> =
                 updates.zip(&assignment.in_place).filter(|(_, taken)| **taken).map(|(id, _)| id).collect();
-            let site = self.site(member);
-            site.free -= 1;
+            let executor = self.executor(member);
+            executor.free -= 1;
             for version in taken {
-                site.has.remove(&version);
+                executor.has.remove(&version);
             }
             let ns = self.program.loads[&assignment.call].ns;
             self.at(self.ran.ns + ns, member, Event::Ended(assignment));
@@ -234,21 +234,21 @@ impl Run {
     }
 
     /// Continues the program, and performs the actions of the graph.
-    fn goes_on(&mut self) {
+    fn resume(&mut self) {
         loop {
-            let has_moved = self.steps();
+            let has_moved = self.step();
             let actions = self.graph.actions();
             if actions.is_empty() && !has_moved {
                 return;
             }
             for action in actions {
-                self.performs(action);
+                self.perform(action);
             }
         }
     }
 
     /// Performs the steps of the program that are possible now. Returns whether there were any.
-    fn steps(&mut self) -> bool {
+    fn step(&mut self) -> bool {
         let before = self.program.steps.len();
         while let Some(step) = self.program.steps.front() {
             match step {
@@ -267,20 +267,20 @@ impl Run {
                     self.graph.data(*id, *bytes, 0);
                     let version = VersionId { call: *id, slot: 0 };
                     self.sizes.insert(version, *bytes);
-                    self.sites[0].has.insert(version);
+                    self.executors[0].has.insert(version);
                 }
                 Step::Drop(version) => self.graph.release(*version),
             }
             self.program.steps.pop_front();
             // Like an engine: a call is assigned as soon as it is made.
             for action in self.graph.actions() {
-                self.performs(action);
+                self.perform(action);
             }
         }
         self.program.steps.len() < before
     }
 
-    fn performs(&mut self, action: Action) {
+    fn perform(&mut self, action: Action) {
         let now = self.ran.ns;
         match action {
             Action::Assign(member, assignment) => {
@@ -288,7 +288,7 @@ impl Run {
                 let at = self.head_until + self.latency(member);
                 self.at(at, member, Event::Assigned(assignment));
             }
-            Action::Forget(member, version) => drop(self.site(member).has.remove(&version)),
+            Action::Forget(member, version) => drop(self.executor(member).has.remove(&version)),
             Action::Bring(source) => self.transfer(Member::HERE, &source),
             Action::Copy(member, source) => self.transfer(member, &source),
             Action::LetGo(_) | Action::Preserve { .. } => unreachable!("nobody leaves"),

@@ -32,7 +32,7 @@ pub(crate) const GET: TaskDef = TaskDef {
     signature: "",
     options: Options::DEFAULT,
     run: nothing,
-    otherwise: None,
+    default_outputs: None,
 };
 
 /// A placeholder for a task that is not in the table of the program.
@@ -43,7 +43,7 @@ fn nothing(_: &mut Invocation<'_>) -> Result<(), Failed> {
 }
 
 impl Graph {
-    pub(super) fn gets(&mut self, member: Member, execution: Execution, version: VersionId) {
+    pub(super) fn get(&mut self, member: Member, execution: Execution, version: VersionId) {
         let nest = self.nest(execution.call);
         nest.gets += 1;
         let id = number_of_get(execution, nest.gets);
@@ -68,15 +68,15 @@ impl Graph {
         let read = self.version_mut(version);
         read.dependants += 1;
         read.readers.push(id);
-        self.begins_again(id);
+        self.requeue(id);
         // It may have failed.
         if self.calls.contains_key(&id) && !self.versions[&version].is_with(member) {
-            self.lends_worker(execution.call);
+            self.lend_worker(execution.call);
         }
     }
 
     /// Answers the task that waits for a value, once it is available.
-    pub(super) fn is_got(&mut self, id: CallId, execution: Execution) {
+    pub(super) fn answer_get(&mut self, id: CallId, execution: Execution) {
         let Some((member, _)) = self.nest(execution.call).runs else { return };
         let call = self.calls.get_mut(&id).expect("it waits");
         call.state = CallState::Runs(member);
@@ -106,8 +106,8 @@ impl Graph {
     }
 
     /// Handles a task that has received its value.
-    pub(super) fn has_got(&mut self, parent: CallId) {
-        self.has_worker(parent);
+    pub(super) fn on_got(&mut self, parent: CallId) {
+        self.reclaim_worker(parent);
         if let Some(get) = self.nest(parent).get.take() {
             self.forget_get(get);
         }
@@ -119,7 +119,7 @@ impl Graph {
         let Some((member, _)) = nest.runs.filter(|(_, runs)| *runs == execution) else { return };
         nest.get = None;
         failure.see();
-        self.has_worker(execution.call);
+        self.reclaim_worker(execution.call);
         self.actions.push(Action::Answer(member, execution, Answer::Failed(failure.told())));
     }
 
@@ -129,21 +129,27 @@ impl Graph {
         call.state = CallState::Done;
         let arguments = std::sync::Arc::clone(&call.arguments);
         self.unfinished -= 1;
-        self.is_over(id, &arguments);
+        self.forget_unneeded(id, &arguments);
     }
 
-    pub(super) fn awaits(&mut self, member: Member, execution: Execution, calls: Range<u64>, is_told: bool) {
+    pub(super) fn await_calls(
+        &mut self,
+        member: Member,
+        execution: Execution,
+        calls: Range<u64>,
+        is_told: bool,
+    ) {
         let parent = execution.call;
         self.nest(parent).awaits = Some((calls, is_told));
-        self.looks_at_waiting(parent);
+        self.recheck_waiting(parent);
         if self.nest(parent).awaits.is_some() {
             debug_assert!(self.runs_on(parent, member), "its steps are passed over otherwise");
-            self.lends_worker(parent);
+            self.lend_worker(parent);
         }
     }
 
     /// Answers a task that waits for its calls, if they have ended.
-    pub(super) fn looks_at_waiting(&mut self, parent: CallId) {
+    pub(super) fn recheck_waiting(&mut self, parent: CallId) {
         let Some(nest) = self.nests.by_call.get_mut(&parent) else { return };
         let (Some((member, execution)), Some((calls, is_told))) = (nest.runs, nest.awaits.clone()) else {
             return;
@@ -156,38 +162,38 @@ impl Graph {
         let failed: Vec<_> = nest.failures.iter().filter(is_one).filter(|_| is_told).cloned().collect();
         failed.iter().for_each(Failure::see);
         let first = first_of(failed.iter(), Failure::position).map(Failure::told);
-        self.has_worker(parent);
+        self.reclaim_worker(parent);
         self.actions.push(Action::Answer(member, execution, Answer::Ended(first)));
     }
 
     /// Lends the worker of a task to other calls while the task waits, or after it has ended.
-    pub(super) fn lends_worker(&mut self, parent: CallId) {
+    pub(super) fn lend_worker(&mut self, parent: CallId) {
         let nest = self.nest(parent);
         if !std::mem::replace(&mut nest.lends, true)
             && let Some((member, _)) = nest.runs
         {
-            self.members.lends(member, self.claim_of(parent));
+            self.members.lend(member, self.claim_of(parent));
         }
     }
 
     /// Takes the worker of a task back.
-    pub(super) fn has_worker(&mut self, parent: CallId) {
+    pub(super) fn reclaim_worker(&mut self, parent: CallId) {
         let nest = self.nest(parent);
         if std::mem::take(&mut nest.lends)
             && let Some((member, _)) = nest.runs
         {
-            self.members.takes_back(member, self.claim_of(parent));
+            self.members.take_back(member, self.claim_of(parent));
         }
     }
 
     /// Handles a member that has one assigned call less, which has not started.
-    pub(super) fn gives_worker_back(&mut self, id: CallId, member: Member) {
+    pub(super) fn return_worker(&mut self, id: CallId, member: Member) {
         let needs_none = |nest: &Nest| nest.lends;
         if self.nests.by_call.get(&id).is_some_and(needs_none) {
-            self.has_worker(id);
+            self.reclaim_worker(id);
         }
         if !matches!(self.calls[&id].origin, Origin::Get(_)) {
-            self.frees(id, member);
+            self.free(id, member);
         }
     }
 }

@@ -102,7 +102,7 @@ fn ask(
     if greeting != GREETING {
         return Err(Broken::Pipe(io::ErrorKind::InvalidInput.into()));
     }
-    guard.is_greeted();
+    guard.on_greeted();
     let left = time_left().map(|left| u64::try_from(left.as_millis()).unwrap_or(u64::MAX));
     let request = Request {
         module: assignment.task.module.to_owned(),
@@ -166,7 +166,7 @@ enum Late {
 impl Guard {
     fn start(killer: Killer, left: Option<Duration>) -> Self {
         let (tell, told) = mpsc::channel::<()>();
-        let begun = Instant::now();
+        let started = Instant::now();
         let watch = move || {
             let first = left.unwrap_or(GREETING_MAX).min(GREETING_MAX);
             let is_call = left.is_some_and(|left| left <= GREETING_MAX);
@@ -177,7 +177,7 @@ impl Guard {
                 Ok(()) => None,
             };
             if let (None, Some(left)) = (late, left) {
-                match told.recv_timeout(left.saturating_sub(begun.elapsed())) {
+                match told.recv_timeout(left.saturating_sub(started.elapsed())) {
                     Err(RecvTimeoutError::Timeout) => late = Some(Late::Call),
                     _ => return None,
                 }
@@ -195,7 +195,7 @@ impl Guard {
     }
 
     /// Reports that the greeting has arrived.
-    fn is_greeted(&self) {
+    fn on_greeted(&self) {
         // If the guard has killed the process, the caller notices that.
         let _ = self.tell.send(());
     }

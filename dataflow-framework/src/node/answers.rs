@@ -39,12 +39,12 @@ impl Executor {
         match Piece::of(ask, &value, digest.filter(|_| bytes >= LARGE_BYTES_MIN)) {
             Ok(piece) => {
                 if value.is_twice() {
-                    self.store.is_encoded(version);
+                    self.store.on_encoded(version);
                 }
                 Answer::Piece(piece)
             }
             Err(failed) => {
-                self.is_damaged(version, &failed.reason);
+                self.on_corrupt(version, &failed.reason);
                 Answer::Absent
             }
         }
@@ -52,32 +52,32 @@ impl Executor {
 
     /// Encodes a large version in the background.
     fn prepare(self: &Arc<Self>, version: VersionId, value: Value) -> Answer {
-        if !self.prepares().insert(version) {
+        if !self.preparing().insert(version) {
             return Answer::Prepares;
         }
-        let site = Arc::clone(self);
+        let executor = Arc::clone(self);
         let prepare = move || {
             let prepared = value.find_digest();
             if let Err(failed) = &prepared {
-                site.is_damaged(version, &failed.reason);
+                executor.on_corrupt(version, &failed.reason);
             }
-            site.prepares().remove(&version);
+            executor.preparing().remove(&version);
         };
         match thread::Builder::new().name("encoder".to_owned()).spawn(prepare) {
             Ok(_) => Answer::Prepares,
             Err(error) => {
                 tracing::warn!(%error, "cannot start the thread that encodes data for another node");
-                self.prepares().remove(&version);
+                self.preparing().remove(&version);
                 Answer::Absent
             }
         }
     }
 
     /// Handles a corrupt version.
-    fn is_damaged(&self, version: VersionId, reason: &str) {
+    fn on_corrupt(&self, version: VersionId, reason: &str) {
         let reason = self.here(reason);
         tracing::warn!(call = version.call, slot = version.slot, reason, "a stored version is corrupt");
-        self.loses_rest(version, &reason);
+        self.forget_rest(version, &reason);
         drop(self.forget(version));
         if let Some(report) = self.report() {
             report.tell(News::Damaged { version, reason });
@@ -85,8 +85,8 @@ impl Executor {
     }
 
     /// Removes the versions that are useless without a corrupt one.
-    pub(super) fn loses_rest(&self, version: VersionId, reason: &str) {
-        for other in self.goes_with(version) {
+    pub(super) fn forget_rest(&self, version: VersionId, reason: &str) {
+        for other in self.rest_of_output(version) {
             drop(self.forget(other));
             if let Some(report) = self.report() {
                 report.tell(News::Damaged { version: other, reason: reason.to_owned() });

@@ -31,12 +31,12 @@ pub(super) fn run(
     nesting: &dyn Nesting,
 ) -> Result<Written> {
     if assignment.manner.failing == Failing::HasFailed {
-        return otherwise(assignment, inputs, Failed::of("it has failed before"), nesting);
+        return default_outputs(assignment, inputs, Failed::of("it has failed before"), nesting);
     }
     let kept = if ignores(assignment) { inputs.clone() } else { Vec::new() };
     match by_task(assignment, inputs, deadline, nesting) {
         Ok(written) => Ok(Written::ByTask(written)),
-        Err(failed) => otherwise(assignment, kept, failed, nesting),
+        Err(failed) => default_outputs(assignment, kept, failed, nesting),
     }
 }
 
@@ -46,17 +46,17 @@ pub(super) fn ignores(assignment: &Assignment) -> bool {
 }
 
 /// Returns the default outputs of a call whose task has failed, or the failure if it is not ignored.
-pub(super) fn otherwise(
+pub(super) fn default_outputs(
     assignment: &Assignment,
     inputs: Vec<Value>,
     failed: Failed,
     nesting: &dyn Nesting,
 ) -> Result<Written> {
-    match assignment.task.otherwise.filter(|_| ignores(assignment)) {
-        Some(otherwise) => {
+    match assignment.task.default_outputs.filter(|_| ignores(assignment)) {
+        Some(default_outputs) => {
             // The calls made by the failed task no longer matter.
             nesting.restart();
-            Ok(Written::Defaults(run_once(assignment, inputs, otherwise, nesting)?, failed.reason))
+            Ok(Written::Defaults(run_once(assignment, inputs, default_outputs, nesting)?, failed.reason))
         }
         None => Err(failed),
     }

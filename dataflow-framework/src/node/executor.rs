@@ -17,7 +17,7 @@ use taskwork::NodeId;
 use tokio::time::Instant;
 
 use super::{
-    duty::Duty,
+    assignments::Assignments,
     fetches::{Arrived, Ask, Awaited, Fetches, GivenUp, Missing, Piece},
     messages::{News, Report, Returned},
     nesting::Nesting,
@@ -45,8 +45,8 @@ pub(crate) struct Executor {
     pub(super) waits: Waits,
     fetches: Mutex<Fetches>,
     /// The versions that are being encoded for other nodes.
-    prepares: Mutex<BTreeSet<VersionId>>,
-    duty: Mutex<Duty>,
+    preparing: Mutex<BTreeSet<VersionId>>,
+    assignments: Mutex<Assignments>,
     /// The id of this node.
     name: OnceLock<NodeId>,
     /// Whether versions may be moved, so that their sizes are of interest.
@@ -83,8 +83,8 @@ impl Executor {
             tasks,
             waits: Waits::default(),
             fetches: Mutex::default(),
-            prepares: Mutex::default(),
-            duty: Mutex::default(),
+            preparing: Mutex::default(),
+            assignments: Mutex::default(),
             name: OnceLock::new(),
             has_peers,
             is_over: AtomicBool::new(false),
@@ -96,12 +96,12 @@ impl Executor {
         self.fetches.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn duty(&self) -> MutexGuard<'_, Duty> {
-        self.duty.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn assignments(&self) -> MutexGuard<'_, Assignments> {
+        self.assignments.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn prepares(&self) -> MutexGuard<'_, BTreeSet<VersionId>> {
-        self.prepares.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn preparing(&self) -> MutexGuard<'_, BTreeSet<VersionId>> {
+        self.preparing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Sets the id of this node.
@@ -124,7 +124,7 @@ impl Executor {
     }
 
     pub(super) fn report(&self) -> Option<Arc<dyn Report>> {
-        self.duty().report.as_ref().and_then(Weak::upgrade)
+        self.assignments().report.as_ref().and_then(Weak::upgrade)
     }
 
     /// Starts to serve a run of the program, and returns the state left by earlier runs.
@@ -132,31 +132,31 @@ impl Executor {
         drop(self.queue.take_back(self));
         self.stopwatch.forget();
         let mut fetches = self.fetches();
-        let mut duty = self.duty();
+        let mut assignments = self.assignments();
         // Both are locked, so that no call of the previous run enters the new one.
         *fetches = Fetches::default();
-        duty.epoch += 1;
+        assignments.epoch += 1;
         drop(fetches);
-        duty.report = Some(report);
-        for call in std::mem::take(&mut duty.nesting) {
-            duty.running.remove(&call);
+        assignments.report = Some(report);
+        for call in std::mem::take(&mut assignments.nesting) {
+            assignments.running.remove(&call);
         }
         self.waits.end_all();
-        duty.forget_halves(&self.store);
-        // `duty` is locked, so a call that completes now is in exactly one of `duty.running` and `duty.unseen`.
+        assignments.forget_halves(&self.store);
+        // `assignments` is locked, so a call that completes now is in exactly one of its `running` and `unseen`.
         // `Inventory::running` contains both.
-        let running = duty.running.iter().map(|(call, mark)| (*call, *mark));
-        let unseen = duty.unseen.iter().map(|(call, (mark, _))| (*call, *mark));
+        let running = assignments.running.iter().map(|(call, mark)| (*call, *mark));
+        let unseen = assignments.unseen.iter().map(|(call, (mark, _))| (*call, *mark));
         let running = running.chain(unseen).collect();
-        let unseen = duty.unseen.iter().map(|(call, (_, outcome))| (*call, outcome.clone())).collect();
-        let epoch = duty.epoch;
+        let unseen = assignments.unseen.iter().map(|(call, (_, outcome))| (*call, outcome.clone())).collect();
+        let epoch = assignments.epoch;
         let mut held = self.store.held();
         // The output of an execution is not listed if its outcome may not be recorded: it becomes valid only with that
         // outcome. Fetched versions (`brought`) are listed.
         held.retain(|Held { version, .. }| {
-            !duty.unseen.contains_key(&version.call) || duty.brought.contains(version)
+            !assignments.unseen.contains_key(&version.call) || assignments.brought.contains(version)
         });
-        drop(duty);
+        drop(assignments);
         Inventory { epoch, held, running, unseen }
     }
 
@@ -211,13 +211,13 @@ impl Executor {
     /// assigned.
     pub(crate) fn assign(self: &Arc<Self>, epoch: u64, assignment: Assignment, mut missing: Vec<Missing>) {
         if assignment.manner.is_timed {
-            self.stopwatch.assigned(assignment.call, Instant::now());
+            self.stopwatch.on_assigned(assignment.call, Instant::now());
         }
         if missing.is_empty() {
             return self.run_or_give(epoch, assignment);
         }
         let mut fetches = self.fetches();
-        if self.duty().epoch != epoch {
+        if self.assignments().epoch != epoch {
             return;
         }
         // Some of the inputs may have arrived since then.
@@ -236,7 +236,7 @@ impl Executor {
             None
         };
         drop(fetches);
-        self.have_come(epoch, here);
+        self.on_available(epoch, here);
         if let Some(assignment) = ready {
             self.run_or_give(epoch, assignment);
         }
@@ -252,9 +252,9 @@ impl Executor {
             return fetches.add_alone(missing);
         }
         let awaited = new.first().and_then(|new| fetches.on_arrived(*new)).unwrap_or_default();
-        let epoch = self.duty().epoch;
+        let epoch = self.assignments().epoch;
         drop(fetches);
-        self.have_come(epoch, vec![(version, Awaited { is_alone: true, ..awaited })]);
+        self.on_available(epoch, vec![(version, Awaited { is_alone: true, ..awaited })]);
     }
 
     /// Removes the calls that have not started, and returns them.
@@ -302,21 +302,21 @@ impl Executor {
     }
 
     /// Receives a piece of a version.
-    pub(crate) fn piece(self: &Arc<Self>, piece: Piece, now_ms: u64) {
+    pub(crate) fn on_piece(self: &Arc<Self>, piece: Piece, now_ms: u64) {
         let mut fetches = self.fetches();
-        let Some(arrived) = fetches.piece(piece, now_ms) else { return };
+        let Some(arrived) = fetches.on_piece(piece, now_ms) else { return };
         let Arrived { version, mark, value, bytes, awaited } = arrived;
         // Store it before any call is notified: a call that looks for it now finds it.
         self.keep_brought(version, value, mark, bytes, !awaited.is_alone);
         // A new run starts with empty fetches.
-        let epoch = self.duty().epoch;
+        let epoch = self.assignments().epoch;
         drop(fetches);
         self.relieve();
-        self.have_come(epoch, vec![(version, awaited)]);
+        self.on_available(epoch, vec![(version, awaited)]);
     }
 
     /// Reports that versions have arrived, and continues the calls that waited for them.
-    fn have_come(self: &Arc<Self>, epoch: u64, here: Vec<(VersionId, Awaited)>) {
+    fn on_available(self: &Arc<Self>, epoch: u64, here: Vec<(VersionId, Awaited)>) {
         for (version, Awaited { is_taken, is_alone, ready }) in here {
             match self.report() {
                 Some(report) if !is_taken => report.tell(News::Copied(version)),
@@ -326,7 +326,7 @@ impl Executor {
             }
             for assignment in ready {
                 if assignment.manner.is_timed {
-                    self.stopwatch.arrived(assignment.call, Instant::now());
+                    self.stopwatch.on_arrived(assignment.call, Instant::now());
                 }
                 self.run_or_give(epoch, assignment);
             }
@@ -334,13 +334,13 @@ impl Executor {
     }
 
     /// Handles a reply that the node does not have the version.
-    pub(crate) fn absent(&self, from: NodeId, version: VersionId) {
-        self.fetches().absent(from, version);
+    pub(crate) fn on_absent(&self, from: NodeId, version: VersionId) {
+        self.fetches().on_absent(from, version);
     }
 
     /// Records that a node has a version but needs more time before it can send it.
-    pub(crate) fn peer_prepares(&self, from: NodeId, version: VersionId, now_ms: u64) {
-        self.fetches().prepares(from, version, now_ms);
+    pub(crate) fn on_preparing(&self, from: NodeId, version: VersionId, now_ms: u64) {
+        self.fetches().on_preparing(from, version, now_ms);
     }
 
     /// Records that a node is lost.

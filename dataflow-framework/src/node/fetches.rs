@@ -236,7 +236,7 @@ impl Fetches {
     }
 
     /// Receives a piece. Returns the version if it is complete.
-    pub(crate) fn piece(&mut self, piece: Piece, now_ms: u64) -> Option<Arrived> {
+    pub(crate) fn on_piece(&mut self, piece: Piece, now_ms: u64) -> Option<Arrived> {
         let Piece { ask: Ask { version, piece: number }, total, digest, bytes } = piece;
         let fetch = self.under_way.get_mut(&version)?;
         let position = fetch.asked.iter().position(|asked| *asked == number)?;
@@ -259,17 +259,17 @@ impl Fetches {
         let mut fetch = self.under_way.remove(&version)?;
         let value = fetch.pieces.take()?.whole(total, digest);
         let mark = fetch.mark;
-        Some(Arrived { version, mark, value, bytes: total, awaited: self.awaits_no_more(version, fetch) })
+        Some(Arrived { version, mark, value, bytes: total, awaited: self.end_fetch(version, fetch) })
     }
 
     /// Records that a version came with an assignment, and returns the calls that waited for it. The nodes that were
     /// asked for it may be lost by now, and the fetch would fail. Returns `None` if it was not being fetched.
     pub(crate) fn on_arrived(&mut self, version: VersionId) -> Option<Awaited> {
         let fetch = self.under_way.remove(&version)?;
-        Some(self.awaits_no_more(version, fetch))
+        Some(self.end_fetch(version, fetch))
     }
 
-    fn awaits_no_more(&mut self, version: VersionId, fetch: Fetch) -> Awaited {
+    fn end_fetch(&mut self, version: VersionId, fetch: Fetch) -> Awaited {
         let Fetch { calls, is_alone, .. } = fetch;
         let (mut is_taken, mut ready) = (false, Vec::new());
         for call in calls {
@@ -284,7 +284,7 @@ impl Fetches {
     }
 
     /// Handles a reply that the node does not have the version.
-    pub(crate) fn absent(&mut self, from: NodeId, version: VersionId) {
+    pub(crate) fn on_absent(&mut self, from: NodeId, version: VersionId) {
         if let Some(fetch) = self.under_way.get_mut(&version)
             && fetch.from.front() == Some(&from)
         {
@@ -293,7 +293,7 @@ impl Fetches {
     }
 
     /// Handles a reply that the node has the version, but is still preparing it.
-    pub(crate) fn prepares(&mut self, from: NodeId, version: VersionId, now_ms: u64) {
+    pub(crate) fn on_preparing(&mut self, from: NodeId, version: VersionId, now_ms: u64) {
         if let Some(fetch) = self.under_way.get_mut(&version)
             && fetch.from.front() == Some(&from)
         {

@@ -45,7 +45,7 @@ fn fetch_after_loss_of_node_continues_at_next_node() {
     let answer = |fetches: &mut Fetches, asks: Vec<(NodeId, Ask)>, now_ms| {
         let mut pieces =
             asks.into_iter().map(|(_, ask)| Piece::of(ask, &value, Some(digest)).expect("it is there"));
-        pieces.find_map(|piece| fetches.piece(piece, now_ms))
+        pieces.find_map(|piece| fetches.on_piece(piece, now_ms))
     };
     let (first, _) = fetches.asks(0);
     assert_eq!(first.len(), 1);
@@ -79,7 +79,7 @@ fn fetch_restarts_when_next_node_has_another_hash() {
     let mut fetches = fetches(&[1, 2]);
     let (first, _) = fetches.asks(0);
     let other = [7; 32];
-    assert!(fetches.piece(Piece::of(first[0].1, &value, Some(other)).expect("it is there"), 0).is_none());
+    assert!(fetches.on_piece(Piece::of(first[0].1, &value, Some(other)).expect("it is there"), 0).is_none());
     fetches.on_lost(peer(1));
     let mut asked = Vec::new();
     let arrived = (1..).find_map(|now| {
@@ -88,7 +88,7 @@ fn fetch_restarts_when_next_node_has_another_hash() {
         asked.extend(asks.iter().map(|(_, ask)| ask.piece));
         let mut pieces =
             asks.into_iter().map(|(_, ask)| Piece::of(ask, &value, Some(digest)).expect("it is there"));
-        pieces.find_map(|piece| fetches.piece(piece, now))
+        pieces.find_map(|piece| fetches.on_piece(piece, now))
     });
     assert!(asked.contains(&0));
     let arrived = arrived.expect("all pieces were answered");
@@ -101,7 +101,7 @@ fn preparing_node_is_waited_for_and_silent_node_is_not() {
     for round in 0..100 {
         let (asks, given_up) = fetches.asks(round * 500);
         assert_eq!((asks.len(), given_up.len()), (1, 0));
-        fetches.prepares(peer(1), VERSION, round * 500);
+        fetches.on_preparing(peer(1), VERSION, round * 500);
     }
     // A node that does not reply is not waited for.
     let last = (100..200).find(|round| !fetches.asks(round * 500).1.is_empty());
@@ -150,14 +150,14 @@ impl Report for Told {
 /// Creates a node with peers and assigns it a call that reads a version, or changes it in place. The version is
 /// requested from node 1.
 fn waiting(in_place: bool) -> (Arc<Executor>, Arc<Told>, u64) {
-    let site =
+    let executor =
         Arc::new(Executor::new(Arc::default(), Store::default(), None, true, &crate::program::CallsOfTasks));
     let told = Arc::new(Told::default());
     let report: Weak<Told> = Arc::downgrade(&told);
-    let epoch = site.begin(report).epoch;
-    site.assign(epoch, reader(10, in_place), vec![missing(None)]);
-    assert_eq!(site.asks(0), [(peer(1), Ask { version: VERSION, piece: 0 })]);
-    (site, told, epoch)
+    let epoch = executor.begin(report).epoch;
+    executor.assign(epoch, reader(10, in_place), vec![missing(None)]);
+    assert_eq!(executor.asks(0), [(peer(1), Ask { version: VERSION, piece: 0 })]);
+    (executor, told, epoch)
 }
 
 fn missing(content: Option<Vec<u8>>) -> Missing {
@@ -180,51 +180,51 @@ fn reader(call: CallId, in_place: bool) -> Assignment {
 }
 
 /// Returns the calls that wait for a worker.
-fn ready(site: &Executor) -> Vec<CallId> {
-    site.queue.take_back(site).into_iter().map(|assignment| assignment.call).collect()
+fn ready(executor: &Executor) -> Vec<CallId> {
+    executor.queue.take_back(executor).into_iter().map(|assignment| assignment.call).collect()
 }
 
 #[test]
 fn version_in_assignment_is_kept_when_the_node_asked_for_it_is_lost() {
     for is_for_a_call in [false, true] {
-        let (site, told, epoch) = waiting(false);
+        let (executor, told, epoch) = waiting(false);
         if is_for_a_call {
-            site.assign(epoch, reader(11, false), vec![missing(Some(vec![5]))]);
-            assert_eq!(ready(&site), [10, 11], "both have their input");
+            executor.assign(epoch, reader(11, false), vec![missing(Some(vec![5]))]);
+            assert_eq!(ready(&executor), [10, 11], "both have their input");
         } else {
-            site.fetch(missing(Some(vec![5])));
-            assert_eq!(ready(&site), [10]);
+            executor.fetch(missing(Some(vec![5])));
+            assert_eq!(ready(&executor), [10]);
         }
         assert_eq!(told.told(), ["version 3 is here"]);
-        site.on_lost(peer(1));
-        assert!(site.asks(1).is_empty() && told.told().is_empty());
+        executor.on_lost(peer(1));
+        assert!(executor.asks(1).is_empty() && told.told().is_empty());
     }
 }
 
 #[test]
 fn version_changed_in_place_is_not_reported_as_copy() {
-    let (site, told, epoch) = waiting(true);
-    site.fetch(missing(Some(vec![5])));
-    assert_eq!(ready(&site), [10]);
+    let (executor, told, epoch) = waiting(true);
+    executor.fetch(missing(Some(vec![5])));
+    assert_eq!(ready(&executor), [10]);
     assert_eq!(told.told(), ["version 3 is not available"], "it was requested by itself");
 
-    site.take_back();
-    drop(site.forget(VERSION));
-    site.assign(epoch, reader(11, true), vec![missing(Some(vec![5]))]);
-    assert_eq!(ready(&site), [11]);
+    executor.take_back();
+    drop(executor.forget(VERSION));
+    executor.assign(epoch, reader(11, true), vec![missing(Some(vec![5]))]);
+    assert_eq!(ready(&executor), [11]);
     assert!(told.told().is_empty());
 }
 
 #[test]
 fn output_of_local_call_does_not_complete_fetch() {
-    let (site, told, epoch) = waiting(false);
+    let (executor, told, epoch) = waiting(false);
     // This may not be the valid execution.
-    let _begins = site.begins(epoch, VERSION.call, Mark::default());
-    assert!(site.keep_own(VERSION, Value::from_encoded(vec![5]), Mark::default(), 1));
-    assert!(site.asks(1).is_empty() && ready(&site).is_empty());
+    let _begins = executor.start_call(epoch, VERSION.call, Mark::default());
+    assert!(executor.keep_own(VERSION, Value::from_encoded(vec![5]), Mark::default(), 1));
+    assert!(executor.asks(1).is_empty() && ready(&executor).is_empty());
     let value = Value::from_encoded(vec![6]);
     let piece = Piece::of(Ask { version: VERSION, piece: 0 }, &value, None).expect("it is there");
-    site.piece(piece, 2);
-    assert_eq!(ready(&site), [10]);
-    assert_eq!((site.small(VERSION), told.told()), (Some(vec![6]), vec!["version 3 is here".to_owned()]));
+    executor.on_piece(piece, 2);
+    assert_eq!(ready(&executor), [10]);
+    assert_eq!((executor.small(VERSION), told.told()), (Some(vec![6]), vec!["version 3 is here".to_owned()]));
 }

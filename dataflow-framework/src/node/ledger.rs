@@ -131,7 +131,7 @@ impl Ledger {
     }
 
     /// Records that the encoded form of a version is kept, too.
-    pub(super) fn is_encoded(&mut self, version: VersionId) {
+    pub(super) fn on_encoded(&mut self, version: VersionId) {
         let Some(known) = self.versions.get_mut(&version) else { return };
         if known.place == Place::Memory && !known.is_twice {
             known.is_twice = true;

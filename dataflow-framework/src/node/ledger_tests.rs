@@ -60,7 +60,7 @@ fn version_in_use_stays_in_memory() {
 fn relief_drops_encoded_form_before_moving_versions() {
     let mut ledger = Ledger::new(100);
     (0..2).for_each(|call| ledger.put(version(call), HERE));
-    (0..2).for_each(|_| ledger.is_encoded(version(1)));
+    (0..2).for_each(|_| ledger.on_encoded(version(1)));
     assert_eq!(ledger.used(), 120);
     assert_eq!((ledger.relief(), ledger.used()), (Some(Relief::ForgetEncoded(version(1))), 80));
     assert_eq!(ledger.relief(), None);
@@ -176,7 +176,7 @@ fn happens(ledger: &mut Ledger, reference: &mut Reference, event: &Event) {
             reference.versions.remove(&call);
         }
         Event::Encode(call) => {
-            ledger.is_encoded(version(call));
+            ledger.on_encoded(version(call));
             let is_leaving =
                 ledger.versions.get(&version(call)).is_some_and(|known| known.place == Place::Leaves);
             if let Some(plain) =

@@ -47,16 +47,16 @@ impl Queue {
         let needs_thread = state.idle == 0;
         drop(state);
         if needs_thread {
-            self.work("task worker in place of one that waits")
+            self.start_worker("task worker in place of one that waits")
                 .map_err(|error| Failed::of(format!("cannot start a thread to work while it waits: {error}")))
-                .inspect_err(|_| self.takes_back(&seat))?;
+                .inspect_err(|_| self.reclaim(&seat))?;
         } else {
             self.changed.ring();
         }
         Ok(Lent { of: Some((Arc::clone(self), seat)) })
     }
 
-    fn takes_back(&self, seat: &Seat) {
+    fn reclaim(&self, seat: &Seat) {
         let mut state = self.lock();
         if seat.place() == Place::IsLent {
             seat.set(Place::Works);
@@ -66,7 +66,7 @@ impl Queue {
     }
 
     /// Abandons a thread to a call beyond its timeout. Returns whether a new thread has to replace it.
-    pub(super) fn leaves(&self, seat: Option<&Seat>) -> bool {
+    pub(super) fn abandon(&self, seat: Option<&Seat>) -> bool {
         let mut state = self.lock();
         state.threads -= 1;
         // In the simulator workers are not threads.
@@ -88,7 +88,7 @@ impl Queue {
 impl Drop for Lent {
     fn drop(&mut self) {
         if let Some((queue, seat)) = self.of.take() {
-            queue.takes_back(&seat);
+            queue.reclaim(&seat);
         }
     }
 }

@@ -1,10 +1,10 @@
 //! The execution of calls: the versions on this node, the fetching of others, and the threads that run tasks.
 
 mod answers;
+mod assignments;
 mod attempt;
 mod brought;
 mod deadline;
-mod duty;
 mod executor;
 mod fetches;
 #[cfg(test)]

@@ -18,7 +18,7 @@ use crate::{
 /// The call that a thread runs.
 #[derive(Clone)]
 pub(crate) struct Running {
-    pub(crate) site: Arc<Executor>,
+    pub(crate) executor: Arc<Executor>,
     /// The run of the program that has assigned it.
     pub(crate) epoch: u64,
     pub(crate) call: CallId,
@@ -48,26 +48,26 @@ pub(crate) struct IsOver;
 impl Running {
     /// Registers an execution of the task, which makes calls.
     pub(crate) fn begin(&self) -> Result<(Execution, Arc<dyn Report>), IsOver> {
-        let Self { site, epoch, call, .. } = self;
-        let (report, is_current) = site.nests(*epoch, *call);
+        let Self { executor, epoch, call, .. } = self;
+        let (report, is_current) = executor.record_nesting(*epoch, *call);
         let report = report.ok_or(IsOver)?;
         if !is_current {
             // The current run of the program assumes that the call is still running, so it has to be run again.
             report.tell(News::Returned { call: *call, unchanged: Vec::new() });
             return Err(IsOver);
         }
-        let execution = site.waits.begin(*call);
+        let execution = executor.waits.begin(*call);
         report.tell(News::Step(execution, Step::Begin));
         Ok((execution, report))
     }
 
     /// Waits for a result, while the thread is lent to other calls.
     pub(crate) fn wait(&self, execution: Execution) -> Given {
-        if let Some(given) = self.site.waits.given(execution) {
+        if let Some(given) = self.executor.waits.given(execution) {
             return given;
         }
-        let _lent = self.site.queue.lend().unwrap_or_else(|failed| end(failed));
-        self.site.waits.wait(execution)
+        let _lent = self.executor.queue.lend().unwrap_or_else(|failed| end(failed));
+        self.executor.waits.wait(execution)
     }
 }
 
@@ -95,13 +95,13 @@ impl Executor {
     }
 
     /// Ends an execution that was replaced by another one.
-    pub(crate) fn ends_execution(&self, execution: Execution) {
+    pub(crate) fn end_execution(&self, execution: Execution) {
         self.waits.end(execution);
     }
 
     /// Returns whether an execution of a task that makes calls is still needed.
-    pub(crate) fn goes_on(&self, execution: Execution) -> bool {
-        self.waits.goes_on(execution)
+    pub(crate) fn is_active(&self, execution: Execution) -> bool {
+        self.waits.is_active(execution)
     }
 
     /// Stores data that a task has created.

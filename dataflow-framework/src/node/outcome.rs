@@ -97,7 +97,7 @@ impl Executor {
         }
         let cause = match trouble {
             Trouble::Version(version) => {
-                self.loses_rest(version, &reason);
+                self.forget_rest(version, &reason);
                 drop(self.forget(version));
                 Cause::Damaged(version)
             }

@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     core::Assignment,
-    ids::NESTED,
+    ids::NESTED_BIT,
     platform::{Bell, Platform, Simulated},
 };
 
@@ -44,7 +44,7 @@ pub(crate) struct Queue {
 
 /// A call that waits for a thread.
 pub(crate) struct Waiting {
-    pub(super) site: Arc<Executor>,
+    pub(super) executor: Arc<Executor>,
     /// The run of the program that has assigned it.
     pub(super) epoch: u64,
     pub(super) assignment: Assignment,
@@ -125,15 +125,15 @@ fn run_deeper(next: Waiting) {
 /// Runs one call after another, in the virtual time of a simulated node.
 async fn work_in_virtual_time(simulated: Arc<Simulated>, queue: Arc<Queue>) {
     while let Some(next) = queue.next_in_time().await {
-        if let Some(begun) = next.begin() {
-            simulated.passing(begun.task(), begun.call()).await;
-            if begun.run() == Continues::Elsewhere {
+        if let Some(running) = next.begin() {
+            simulated.passing(running.task(), running.call()).await;
+            if running.run() == Continues::Elsewhere {
                 return;
             }
         }
-        queue.leaves_call();
+        queue.free_worker();
     }
-    queue.ends_thread();
+    queue.on_thread_ended();
 }
 
 impl Queue {
@@ -159,11 +159,11 @@ impl Queue {
     }
 
     /// Adds a call.
-    pub(crate) fn push(&self, site: Arc<Executor>, epoch: u64, assignment: Assignment) {
+    pub(crate) fn push(&self, executor: Arc<Executor>, epoch: u64, assignment: Assignment) {
         let mut state = self.lock();
-        let waiting = Waiting { site, epoch, assignment };
+        let waiting = Waiting { executor, epoch, assignment };
         // Nested calls go first: running tasks wait for them.
-        if waiting.assignment.call < NESTED {
+        if waiting.assignment.call < NESTED_BIT {
             state.waiting.push_back(waiting);
         } else {
             state.waiting.push_front(waiting);
@@ -198,7 +198,7 @@ impl Queue {
     }
 
     /// Records that a thread no longer computes.
-    pub(crate) fn leaves_call(&self) {
+    pub(crate) fn free_worker(&self) {
         self.lock().busy.remove();
     }
 
@@ -256,9 +256,9 @@ impl Queue {
         let (queue, seat) = (Arc::downgrade(self), Seat::current());
         let passed = move || {
             let Some(queue) = queue.upgrade() else { return };
-            let is_to_be_replaced = queue.leaves(seat.as_ref());
+            let is_to_be_replaced = queue.abandon(seat.as_ref());
             passed();
-            if is_to_be_replaced && let Err(error) = queue.work("task worker in place of another") {
+            if is_to_be_replaced && let Err(error) = queue.start_worker("task worker in place of another") {
                 tracing::error!(%error, "cannot start a thread to replace one whose call has exceeded its timeout");
             }
         };
@@ -272,7 +272,7 @@ impl Queue {
     }
 
     /// Starts a worker thread.
-    pub(super) fn work(self: &Arc<Self>, name: &str) -> io::Result<()> {
+    pub(super) fn start_worker(self: &Arc<Self>, name: &str) -> io::Result<()> {
         if let Platform::Simulated(simulated) = &self.platform {
             self.lock().threads += 1;
             tokio::spawn(work_in_virtual_time(Arc::clone(simulated), Arc::clone(self)));
@@ -285,25 +285,27 @@ impl Queue {
                 if next.run() == Continues::Elsewhere {
                     return;
                 }
-                queue.leaves_call();
+                queue.free_worker();
             }
-            queue.ends_thread();
+            queue.on_thread_ended();
         };
         self.lock().threads += 1;
         let started = thread::Builder::new().name(name.to_owned()).spawn(work);
-        started.map(drop).inspect_err(|_| self.ends_thread())
+        started.map(drop).inspect_err(|_| self.on_thread_ended())
     }
 
-    pub(crate) fn ends_thread(&self) {
+    pub(crate) fn on_thread_ended(&self) {
         self.lock().threads -= 1;
         self.changed.ring_for_all();
     }
 
     /// Removes the calls of an executor, and returns them.
-    pub(crate) fn take_back(&self, site: &Executor) -> Vec<Assignment> {
+    pub(crate) fn take_back(&self, executor: &Executor) -> Vec<Assignment> {
         let mut state = self.lock();
-        let (its, others) =
-            state.waiting.drain(..).partition(|waiting| std::ptr::eq(Arc::as_ptr(&waiting.site), site));
+        let (its, others) = state
+            .waiting
+            .drain(..)
+            .partition(|waiting| std::ptr::eq(Arc::as_ptr(&waiting.executor), executor));
         state.waiting = others;
         drop(state);
         let its: VecDeque<Waiting> = its;
@@ -340,7 +342,7 @@ impl Crew {
         let crew = Self { queue: Arc::clone(queue), is_awaited: true };
         queue.lock().workers = workers;
         for number in 0..workers {
-            queue.work(&format!("task worker {number}"))?;
+            queue.start_worker(&format!("task worker {number}"))?;
         }
         Ok(crew)
     }

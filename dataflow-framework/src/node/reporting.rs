@@ -3,7 +3,7 @@
 use std::sync::{Arc, Weak, atomic::Ordering::Relaxed};
 
 use super::{
-    duty::Begins,
+    assignments::Begins,
     executor::Executor,
     messages::{News, Report},
     stopwatch::Timing,
@@ -16,32 +16,39 @@ use crate::{
 impl Executor {
     /// Records that the task of a call makes calls. Returns the receiver of reports, and whether the run of the
     /// program that assigned the call is the current one.
-    pub(super) fn nests(&self, epoch: u64, call: CallId) -> (Option<Arc<dyn Report>>, bool) {
-        let mut duty = self.duty();
-        let is_current = duty.epoch == epoch;
+    pub(super) fn record_nesting(&self, epoch: u64, call: CallId) -> (Option<Arc<dyn Report>>, bool) {
+        let mut assignments = self.assignments();
+        let is_current = assignments.epoch == epoch;
         if is_current {
-            duty.nesting.insert(call);
+            assignments.nesting.insert(call);
         } else {
-            duty.running.remove(&call);
+            assignments.running.remove(&call);
         }
-        let report = duty.report.as_ref().and_then(Weak::upgrade);
+        let report = assignments.report.as_ref().and_then(Weak::upgrade);
         (report.filter(|_| !self.is_over.load(Relaxed)), is_current)
     }
 
     /// Reports the times of a call.
-    pub(super) fn tell_timing(&self, epoch: u64, timing: Timing) {
-        let duty = self.duty();
-        let report = duty.report.as_ref().filter(|_| duty.epoch == epoch).and_then(Weak::upgrade);
-        drop(duty);
+    pub(super) fn report_timing(&self, epoch: u64, timing: Timing) {
+        let assignments = self.assignments();
+        let report =
+            assignments.report.as_ref().filter(|_| assignments.epoch == epoch).and_then(Weak::upgrade);
+        drop(assignments);
         if let Some(report) = report {
             report.tell(News::Timed(timing));
         }
     }
 
     /// Reports the outcome of a call.
-    pub(super) fn tell(&self, epoch: u64, (call, mark): (CallId, Mark), has_calls: bool, outcome: Outcome) {
+    pub(super) fn report_outcome(
+        &self,
+        epoch: u64,
+        (call, mark): (CallId, Mark),
+        has_calls: bool,
+        outcome: Outcome,
+    ) {
         self.queue.platform.see(|| Seen::ran(call, &outcome));
-        let (report, is_current) = self.ends_as(epoch, call, Some((mark, has_calls, &outcome)));
+        let (report, is_current) = self.end_call_as(epoch, call, Some((mark, has_calls, &outcome)));
         let Some(report) = report else { return };
         if has_calls && !is_current {
             // The current run of the program does not know the nested calls, and runs the call again.
@@ -65,86 +72,86 @@ impl Executor {
     }
 
     /// Records the end of a task that has to be run again.
-    pub(super) fn is_run_again(&self, epoch: u64, call: CallId) {
-        drop(self.ends(epoch, call));
+    pub(super) fn end_for_rerun(&self, epoch: u64, call: CallId) {
+        drop(self.end_call(epoch, call));
     }
 
     /// Removes the recorded outcomes. The outcomes of calls with a large output stay: the output is valid only if it
     /// was this execution's outcome that was recorded.
-    pub(crate) fn is_recorded(&self, is_recorded: impl Fn(CallId, Mark) -> bool) {
+    pub(crate) fn remove_recorded(&self, is_recorded: impl Fn(CallId, Mark) -> bool) {
         let is_large = |outcome: &Outcome| matches!(outcome, Outcome::Durable { values: None, .. });
-        let mut duty = self.duty();
-        duty.unseen.retain(|call, (mark, outcome)| is_large(outcome) || !is_recorded(*call, *mark));
-        duty.forget_brought();
+        let mut assignments = self.assignments();
+        assignments.unseen.retain(|call, (mark, outcome)| is_large(outcome) || !is_recorded(*call, *mark));
+        assignments.forget_brought();
     }
 
     /// Removes the outcome of the call whose version is removed.
     pub(super) fn forget_outcome_of(&self, version: VersionId) {
-        let mut duty = self.duty();
-        duty.brought.remove(&version);
-        duty.unseen.remove(&version.call);
-        duty.forget_brought();
+        let mut assignments = self.assignments();
+        assignments.brought.remove(&version);
+        assignments.unseen.remove(&version.call);
+        assignments.forget_brought();
     }
 
     /// Records that a call starts, if it may. If an execution from an earlier run of the program is still running,
     /// that one is used: another one could have a different output. The same holds if that execution has completed
     /// and is being reported.
-    pub(super) fn begins(&self, epoch: u64, call: CallId, mark: Mark) -> Begins {
+    pub(super) fn start_call(&self, epoch: u64, call: CallId, mark: Mark) -> Begins {
         if self.is_over.load(Relaxed) {
             return Begins::No;
         }
         if self.has_peers {
-            let mut duty = self.duty();
-            if duty.epoch != epoch {
+            let mut assignments = self.assignments();
+            if assignments.epoch != epoch {
                 return Begins::No;
             }
-            let runs = duty.running.get(&call) == Some(&mark) && !duty.nesting.contains(&call);
+            let runs = assignments.running.get(&call) == Some(&mark) && !assignments.nesting.contains(&call);
             if runs {
                 return Begins::Before;
             }
-            if let Some((of, Outcome::Durable { bytes, .. })) = duty.unseen.get(&call) {
+            if let Some((of, Outcome::Durable { bytes, .. })) = assignments.unseen.get(&call) {
                 let versions = (0..).zip(bytes).map(|(slot, _)| VersionId { call, slot });
                 if *of == mark && versions.clone().all(|version| self.store.has(version)) {
                     return Begins::Before;
                 }
                 // It would be mistaken for the new output.
                 versions.for_each(|version| drop(self.store.forget(version)));
-                duty.unseen.remove(&call);
+                assignments.unseen.remove(&call);
             }
-            duty.brought.retain(|version| version.call != call);
-            duty.running.insert(call, mark);
+            assignments.brought.retain(|version| version.call != call);
+            assignments.running.insert(call, mark);
         }
         Begins::Now
     }
 
     /// Records that a call has ended. Returns the receiver of the report, and whether the run of the program that
     /// assigned the call is the current one.
-    pub(super) fn ends(&self, epoch: u64, call: CallId) -> (Option<Arc<dyn Report>>, bool) {
-        self.ends_as(epoch, call, None)
+    pub(super) fn end_call(&self, epoch: u64, call: CallId) -> (Option<Arc<dyn Report>>, bool) {
+        self.end_call_as(epoch, call, None)
     }
 
     /// Records that a call has ended, and keeps an outcome that takes effect only when it is recorded, so that it can be
     /// reported again if the coordinator is lost before. At any time the call is in exactly one of `running` and
     /// `unseen`.
-    fn ends_as(
+    fn end_call_as(
         &self,
         epoch: u64,
         call: CallId,
         end: Option<(Mark, bool, &Outcome)>,
     ) -> (Option<Arc<dyn Report>>, bool) {
-        let mut duty = self.duty();
-        let is_current = duty.epoch == epoch;
+        let mut assignments = self.assignments();
+        let is_current = assignments.epoch == epoch;
         if self.has_peers {
-            duty.running.remove(&call);
+            assignments.running.remove(&call);
             if let Some((mark, has_calls, outcome @ (Outcome::Durable { .. } | Outcome::Ignored { .. }))) =
                 end
                 && (is_current || !has_calls)
             {
-                duty.unseen.insert(call, (mark, outcome.clone()));
+                assignments.unseen.insert(call, (mark, outcome.clone()));
             }
         }
-        duty.nesting.remove(&call);
-        let report = duty.report.as_ref().and_then(Weak::upgrade);
+        assignments.nesting.remove(&call);
+        let report = assignments.report.as_ref().and_then(Weak::upgrade);
         (report.filter(|_| !self.is_over.load(Relaxed)), is_current)
     }
 }
@@ -157,44 +164,47 @@ mod tests {
     const CALL: CallId = 7;
 
     /// Creates the executor of a node with peers.
-    fn site() -> Executor {
+    fn executor() -> Executor {
         Executor::new(Arc::default(), Store::default(), None, true, &crate::program::CallsOfTasks)
     }
 
     /// Starts another run of the program.
-    fn begin(site: &Executor) -> u64 {
-        site.begin(Weak::<Engine>::new()).epoch
+    fn begin(executor: &Executor) -> u64 {
+        executor.begin(Weak::<Engine>::new()).epoch
     }
 
     /// Completes the call permanently, with one large version as output.
-    fn ends(site: &Executor, epoch: u64) {
+    fn complete(executor: &Executor, epoch: u64) {
         let outcome = Outcome::Durable { bytes: vec![1], ns: 0, by: 0, values: None };
-        site.tell(epoch, (CALL, Mark::default()), false, outcome);
+        executor.report_outcome(epoch, (CALL, Mark::default()), false, outcome);
     }
 
     #[test]
     fn running_call_of_earlier_run_is_not_started_again() {
-        let (site, mark) = (site(), Mark::default());
-        let first = begin(&site);
-        assert!(matches!(site.begins(first, CALL, mark), Begins::Now));
-        let second = begin(&site);
-        assert!(matches!(site.begins(first, CALL + 1, mark), Begins::No));
-        assert!(matches!(site.begins(second, CALL, mark), Begins::Before));
-        drop(site.ends(first, CALL));
-        assert!(matches!(site.begins(second, CALL, mark), Begins::Now), "the first execution has ended");
+        let (executor, mark) = (executor(), Mark::default());
+        let first = begin(&executor);
+        assert!(matches!(executor.start_call(first, CALL, mark), Begins::Now));
+        let second = begin(&executor);
+        assert!(matches!(executor.start_call(first, CALL + 1, mark), Begins::No));
+        assert!(matches!(executor.start_call(second, CALL, mark), Begins::Before));
+        drop(executor.end_call(first, CALL));
+        assert!(
+            matches!(executor.start_call(second, CALL, mark), Begins::Now),
+            "the first execution has ended"
+        );
     }
 
     #[test]
     fn permanently_completed_call_is_not_started_again_while_its_output_exists() {
-        let (site, mark) = (site(), Mark::default());
-        let first = begin(&site);
-        assert!(matches!(site.begins(first, CALL, mark), Begins::Now));
+        let (executor, mark) = (executor(), Mark::default());
+        let first = begin(&executor);
+        assert!(matches!(executor.start_call(first, CALL, mark), Begins::Now));
         let version = VersionId { call: CALL, slot: 0 };
-        site.put(version, Value::from_encoded(vec![1]), mark, 1);
-        ends(&site, first);
-        let second = begin(&site);
-        assert!(matches!(site.begins(second, CALL, mark), Begins::Before));
-        drop(site.store.forget(version));
-        assert!(matches!(site.begins(second, CALL, mark), Begins::Now), "its output is lost");
+        executor.put(version, Value::from_encoded(vec![1]), mark, 1);
+        complete(&executor, first);
+        let second = begin(&executor);
+        assert!(matches!(executor.start_call(second, CALL, mark), Begins::Before));
+        drop(executor.store.forget(version));
+        assert!(matches!(executor.start_call(second, CALL, mark), Begins::Now), "its output is lost");
     }
 }

@@ -5,9 +5,9 @@ use std::{sync::Arc, time::Duration};
 use tokio::time::Instant;
 
 use super::{
+    assignments::Begins,
     attempt,
     deadline::{self, Deadline},
-    duty::Begins,
     executor::Executor,
     ledger::Use,
     messages::News,
@@ -23,7 +23,7 @@ use crate::{
 
 /// A running call.
 pub(crate) struct RunningCall {
-    pub(super) site: Arc<Executor>,
+    pub(super) executor: Arc<Executor>,
     /// The run of the program that has assigned it.
     pub(super) epoch: u64,
     pub(super) assignment: Assignment,
@@ -41,45 +41,51 @@ pub(crate) struct RunningCall {
 impl RunningCall {
     /// Runs it to its end, and reports the outcome.
     pub(crate) fn run(self) -> Continues {
-        let Self { site, epoch, assignment, inputs, uses, deadline, mut watch, since, lap } = self;
+        let Self { executor, epoch, assignment, inputs, uses, deadline, mut watch, since, lap } = self;
         let Assignment { call, mark, tries, manner, .. } = assignment;
-        let running =
-            Running { site: Arc::clone(&site), epoch, call, mark, tries, is_checked: manner.is_checked };
+        let running = Running {
+            executor: Arc::clone(&executor),
+            epoch,
+            call,
+            mark,
+            tries,
+            is_checked: manner.is_checked,
+        };
         let (mut inputs, mut written) = (Some(inputs), None);
         let mut run = || {
             let inputs = inputs.take().expect("a task runs once");
-            written = Some(attempt::run(&assignment, inputs, deadline, site.nesting));
+            written = Some(attempt::run(&assignment, inputs, deadline, executor.nesting));
         };
-        let nest = site.nesting.within(running, &mut run);
+        let nest = executor.nesting.within(running, &mut run);
         let written = written.expect("the task has run");
-        site.store.release(uses);
+        executor.store.release(uses);
         let is_late = watch.take().is_some_and(|deadline| !deadline.meet());
         if is_late {
             // Its worker is free again, although its thread is not.
-            let _timing = lap.map(|lap| site.stopwatch.ends(&lap, 0, false));
+            let _timing = lap.map(|lap| executor.stopwatch.stop(&lap, 0, false));
             // The failure was reported when the deadline passed, and another thread has replaced this one.
             return Continues::Elsewhere;
         }
         let ns = u64::try_from(since.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        let is_over = nest.is_some_and(|execution| !site.waits.goes_on(execution));
-        let outcome = if is_over { None } else { Some(site.outcome(&assignment, nest, written, ns)) };
+        let is_over = nest.is_some_and(|execution| !executor.waits.is_active(execution));
+        let outcome = if is_over { None } else { Some(executor.outcome(&assignment, nest, written, ns)) };
         let is_well = matches!(outcome, Some(Outcome::Written { .. }));
         // The inputs must be released before the next call is assigned.
         drop(assignment);
         if let Some(lap) = lap {
-            site.tell_timing(epoch, site.stopwatch.ends(&lap, ns, is_well));
+            executor.report_timing(epoch, executor.stopwatch.stop(&lap, ns, is_well));
         }
         // Count the call before the report, so that all calls are counted when the program exits.
         if outcome.is_some() {
-            site.queue.on_ended();
+            executor.queue.on_ended();
         }
         match outcome {
-            Some(outcome) => site.tell(epoch, (call, mark), nest.is_some(), outcome),
-            None => site.is_run_again(epoch, call),
+            Some(outcome) => executor.report_outcome(epoch, (call, mark), nest.is_some(), outcome),
+            None => executor.end_for_rerun(epoch, call),
         }
         // End only this execution: the call may already run again.
         if let Some(execution) = nest {
-            site.waits.end(execution);
+            executor.waits.end(execution);
         }
         Continues::Here
     }
@@ -102,7 +108,7 @@ impl Waiting {
 
     /// Starts it, if it can run.
     pub(crate) fn begin(self) -> Option<RunningCall> {
-        self.site.begin_call(self.epoch, self.assignment)
+        self.executor.begin_call(self.epoch, self.assignment)
     }
 }
 
@@ -110,7 +116,7 @@ impl Executor {
     /// Starts a call, unless its run of the program is over or the call cannot run.
     fn begin_call(self: &Arc<Self>, epoch: u64, assignment: Assignment) -> Option<RunningCall> {
         let Assignment { call, mark, .. } = assignment;
-        match self.begins(epoch, call, mark) {
+        match self.start_call(epoch, call, mark) {
             Begins::Now => {}
             Begins::No => return None,
             Begins::Before => {
@@ -125,12 +131,12 @@ impl Executor {
             Ok(inputs) => inputs,
             Err(Lacking::Room(failed)) => {
                 let outcome = self.unfit(&assignment, failed);
-                self.tell(epoch, (call, mark), false, outcome);
+                self.report_outcome(epoch, (call, mark), false, outcome);
                 return None;
             }
             Err(Lacking::Version(missing)) => {
                 // The version was removed because the call was taken from this node.
-                let (report, is_current) = self.ends(epoch, call);
+                let (report, is_current) = self.end_call(epoch, call);
                 if let Some(report) = report.filter(|_| is_current) {
                     report.tell(News::unable(self.give_back(&assignment), missing, Vec::new()));
                 }
@@ -142,9 +148,9 @@ impl Executor {
             Some(timeout) => self.watch(epoch, &assignment, &inputs, timeout),
             None => (None, None),
         };
-        let lap = assignment.manner.is_timed.then(|| self.stopwatch.begins(call, Instant::now()));
-        let (site, since) = (Arc::clone(self), Instant::now());
-        Some(RunningCall { site, epoch, assignment, inputs, uses, deadline, watch, since, lap })
+        let lap = assignment.manner.is_timed.then(|| self.stopwatch.start(call, Instant::now()));
+        let (executor, since) = (Arc::clone(self), Instant::now());
+        Some(RunningCall { executor, epoch, assignment, inputs, uses, deadline, watch, since, lap })
     }
 
     /// Sets the deadline of a call that starts. When it is over, the call fails, or ends with its default output if
@@ -158,17 +164,18 @@ impl Executor {
     ) -> (Option<Instant>, Option<Deadline>) {
         let Some(deadline) = Instant::now().checked_add(timeout) else { return (None, None) };
         let Assignment { call, mark, .. } = *assignment;
-        let (site, assignment) = (Arc::clone(self), assignment.clone());
+        let (executor, assignment) = (Arc::clone(self), assignment.clone());
         // Only a call whose failure is ignored needs its inputs again; other calls may change them in place.
         let inputs = if attempt::ignores(&assignment) { inputs.to_vec() } else { Vec::new() };
         let watched = self.queue.watch(deadline, move || {
             let task = assignment.task.name;
             tracing::warn!(task, call, ?timeout, "a call has exceeded its timeout; its thread is abandoned");
-            let written = attempt::otherwise(&assignment, inputs, deadline::exceeded(timeout), site.nesting);
-            let outcome = site.outcome(&assignment, None, written, 0);
-            let has_calls = site.duty().nesting.contains(&call);
-            site.waits.end_of(call);
-            site.tell(epoch, (call, mark), has_calls, outcome);
+            let written =
+                attempt::default_outputs(&assignment, inputs, deadline::exceeded(timeout), executor.nesting);
+            let outcome = executor.outcome(&assignment, None, written, 0);
+            let has_calls = executor.assignments().nesting.contains(&call);
+            executor.waits.end_of(call);
+            executor.report_outcome(epoch, (call, mark), has_calls, outcome);
         });
         (Some(deadline), watched)
     }

@@ -57,29 +57,31 @@ mod tests {
         VersionId { call: 7, slot }
     }
 
-    fn put(site: &Executor, version: VersionId, of: Vec<u8>) -> u64 {
+    fn put(executor: &Executor, version: VersionId, of: Vec<u8>) -> u64 {
         let value = Value::new(of);
         let bytes = value.size();
-        site.put(version, value, Mark::default(), bytes);
+        executor.put(version, value, Mark::default(), bytes);
         bytes
     }
 
     #[test]
     fn end_of_call_carries_small_versions_only() {
-        let site = Executor::new(Arc::default(), Store::default(), None, true, &crate::program::CallsOfTasks);
-        let small = put(&site, version(0), vec![7; 10]);
-        let large = put(&site, version(1), vec![7; 1 << 10]);
+        let executor =
+            Executor::new(Arc::default(), Store::default(), None, true, &crate::program::CallsOfTasks);
+        let small = put(&executor, version(0), vec![7; 10]);
+        let large = put(&executor, version(1), vec![7; 1 << 10]);
         assert!(small <= SMALL_BYTES_MAX && large > SMALL_BYTES_MAX);
-        let contents = site.contents(version(0).call, &[small, large]);
+        let contents = executor.contents(version(0).call, &[small, large]);
         let [(0, content)] = &contents[..] else { panic!("only the first one is small: {contents:?}") };
         assert_eq!(decode::<Vec<u8>>(content).expect("it is a list"), [7; 10]);
-        assert_eq!(site.small(version(2)), None);
+        assert_eq!(executor.small(version(2)), None);
     }
 
     #[test]
-    fn content_in_an_order_is_not_requested() {
-        let site = Executor::new(Arc::default(), Store::default(), None, true, &crate::program::CallsOfTasks);
-        put(&site, version(0), vec![7; 10]);
+    fn small_version_in_an_order_is_not_requested() {
+        let executor =
+            Executor::new(Arc::default(), Store::default(), None, true, &crate::program::CallsOfTasks);
+        put(&executor, version(0), vec![7; 10]);
         let missing = |slot, content| Missing {
             version: version(slot),
             mark: Mark::default(),
@@ -87,8 +89,8 @@ mod tests {
             content,
         };
         let mut all = vec![missing(0, Some(vec![0])), missing(1, Some(vec![1, 5])), missing(2, None)];
-        assert_eq!(site.take_in(&mut all), [version(1)]);
+        assert_eq!(executor.take_in(&mut all), [version(1)]);
         assert_eq!(all, [missing(2, None)]);
-        assert_eq!(site.small(version(1)), Some(vec![1, 5]));
+        assert_eq!(executor.small(version(1)), Some(vec![1, 5]));
     }
 }

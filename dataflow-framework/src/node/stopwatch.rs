@@ -58,19 +58,19 @@ impl Stopwatch {
     }
 
     /// Records the assignment of a call to this node.
-    pub(super) fn assigned(&self, call: CallId, now: Instant) {
+    pub(super) fn on_assigned(&self, call: CallId, now: Instant) {
         self.lock().under_way.insert(call, UnderWay { assigned: now, arrived: None });
     }
 
     /// Records the arrival of the last missing input.
-    pub(super) fn arrived(&self, call: CallId, now: Instant) {
+    pub(super) fn on_arrived(&self, call: CallId, now: Instant) {
         if let Some(under_way) = self.lock().under_way.get_mut(&call) {
             under_way.arrived = Some(now);
         }
     }
 
     /// Records the start of a call.
-    pub(super) fn begins(&self, call: CallId, now: Instant) -> Lap {
+    pub(super) fn start(&self, call: CallId, now: Instant) -> Lap {
         let mut state = self.lock();
         let under_way = state.under_way.remove(&call).unwrap_or(UnderWay { assigned: now, arrived: None });
         let there = under_way.arrived.unwrap_or(under_way.assigned);
@@ -80,7 +80,7 @@ impl Stopwatch {
     }
 
     /// Records the end of a call, and returns its times.
-    pub(super) fn ends(&self, lap: &Lap, ns: u64, is_well: bool) -> Timing {
+    pub(super) fn stop(&self, lap: &Lap, ns: u64, is_well: bool) -> Timing {
         let Lap { call, worker, transfer, wait } = *lap;
         self.lock().busy.remove(&worker);
         let [transfer_us, wait_us] =
@@ -104,17 +104,17 @@ mod tests {
 
     #[test]
     fn timing_covers_call_from_assignment_to_completion() {
-        let (watch, begun) = (Stopwatch::default(), Instant::now());
-        let at = |ms| begun + Duration::from_millis(ms);
-        watch.assigned(1, at(0));
-        watch.assigned(2, at(0));
-        watch.arrived(1, at(5));
-        let [one, other] = [1, 2].map(|call| watch.begins(call, at(12)));
-        let one = watch.ends(&one, 3_000_000, true);
+        let (watch, started) = (Stopwatch::default(), Instant::now());
+        let at = |ms| started + Duration::from_millis(ms);
+        watch.on_assigned(1, at(0));
+        watch.on_assigned(2, at(0));
+        watch.on_arrived(1, at(5));
+        let [one, other] = [1, 2].map(|call| watch.start(call, at(12)));
+        let one = watch.stop(&one, 3_000_000, true);
         assert_eq!((one.worker, one.transfer_us, one.wait_us, one.run_us), (0, 5_000, 7_000, 3_000));
-        let third = watch.ends(&watch.begins(3, at(20)), 0, true);
+        let third = watch.stop(&watch.start(3, at(20)), 0, true);
         assert_eq!((third.worker, third.wait_us), (0, 0), "the first worker is free again");
-        let other = watch.ends(&other, 1_000, false);
+        let other = watch.stop(&other, 1_000, false);
         assert_eq!((other.worker, other.transfer_us, other.wait_us), (1, 0, 12_000));
     }
 }

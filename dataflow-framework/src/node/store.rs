@@ -16,7 +16,7 @@ use crate::{
     value::Value,
 };
 
-/// The maximum size of a version that is small, in bytes. The head has a copy of each that is needed, so it must be
+/// The maximum size of a version that is small, in bytes. The coordinator has a copy of each that is needed, so it must be
 /// little even for a hundred thousand of them.
 pub(super) const SMALL_BYTES_MAX: u64 = 1 << 10;
 
@@ -120,9 +120,9 @@ impl Store {
     }
 
     /// Records that the encoded form of a version, made for another node, is kept, too.
-    pub(crate) fn is_encoded(&self, version: VersionId) {
+    pub(crate) fn on_encoded(&self, version: VersionId) {
         if let Some(mut ledger) = self.ledger() {
-            ledger.is_encoded(version);
+            ledger.on_encoded(version);
         }
     }
 

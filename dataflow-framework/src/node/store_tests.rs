@@ -111,7 +111,7 @@ fn encoded_form_is_dropped_when_store_is_full() {
     put(&store, 0..1);
     let value = store.get(version(0)).expect("it is here");
     value.part(0, 1).expect("it can be encoded");
-    store.is_encoded(version(0));
+    store.on_encoded(version(0));
     put(&store, 1..2);
     assert!(!value.is_twice());
     assert_eq!(store.held().len(), 2);

@@ -74,7 +74,7 @@ impl Waits {
     }
 
     /// Returns whether the execution is still needed.
-    pub(crate) fn goes_on(&self, execution: Execution) -> bool {
+    pub(crate) fn is_active(&self, execution: Execution) -> bool {
         self.lock().by_task.contains_key(&execution)
     }
 

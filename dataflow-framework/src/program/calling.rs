@@ -119,7 +119,7 @@ impl Calling {
         if commuting.is_next {
             let chain = commuting.chain.unwrap_or(self.id);
             self.commutes.push(Commute { chain, at: self.arguments.len() });
-            data.handle.goes_on_commuting(chain);
+            data.handle.continue_chain(chain);
         }
         self.arguments.push(Argument::Update(before));
         self.dropped.push(before);
@@ -193,14 +193,14 @@ fn merge(Merging { reduction, parts }: Merging, arguments: &[Argument], writes: 
 
 /// Returns the reason why a call cannot run, as far as it is known without the arguments.
 fn refusal(task: &TaskDef, is_in_table: bool, options: Options) -> Option<String> {
-    let TaskDef { module, name, otherwise, .. } = task;
+    let TaskDef { module, name, default_outputs, .. } = task;
     if !is_in_table {
         return Some(format!("{module}::{name} is not in the program's table of tasks: add it to `tasks!`"));
     }
     if options.cores == 0 {
         return Some("it is to take no worker: a call takes one or more (`cores`)".to_owned());
     }
-    let lacks_defaults = options.on_failure == OnFailure::Ignore && otherwise.is_none();
+    let lacks_defaults = options.on_failure == OnFailure::Ignore && default_outputs.is_none();
     lacks_defaults.then(|| {
         "its failure cannot be ignored: that has to be said with the task, `#[task(on_failure = ignore)]`, so that \
          its results have defaults"

@@ -15,22 +15,22 @@ use std::{ops::Range, sync::atomic::Ordering::Relaxed};
 impl Engine {
     /// Restores the facts of earlier runs from the journal, before the program starts. `key` identifies the
     /// program.
-    pub(crate) fn recalls(&self, key: u128, facts: Vec<Fact>, marks: Vec<(CallId, Mark)>) {
+    pub(crate) fn recall(&self, key: u128, facts: Vec<Fact>, marks: Vec<(CallId, Mark)>) {
         self.change_state(|state| {
-            state.graph.has_key(key);
-            state.graph.recalls_marks(marks);
+            state.graph.set_key(key);
+            state.graph.recall_marks(marks);
             for fact in facts {
                 match fact {
                     Fact::Kept { version, mark, value } => {
                         let bytes = value.len() as u64;
-                        self.site.put_brought(version, Value::from_encoded(value), mark, bytes);
-                        state.graph.holds(Member::HERE, Held { version, mark, bytes });
+                        self.executor.put_brought(version, Value::from_encoded(value), mark, bytes);
+                        state.graph.on_held(Member::HERE, Held { version, mark, bytes });
                     }
                     Fact::Decided(decision) => {
-                        state.records.recalls(decision.clone());
-                        state.graph.recalls(Fact::Decided(decision));
+                        state.records.recall(decision.clone());
+                        state.graph.recall(Fact::Decided(decision));
                     }
-                    fact => state.graph.recalls(fact),
+                    fact => state.graph.recall(fact),
                 }
             }
         });
@@ -41,14 +41,14 @@ impl Engine {
         self.lock().graph.key()
     }
 
-    /// Returns the next facts to write to the journal. [`are_written`](Self::are_written) confirms them.
+    /// Returns the next facts to write to the journal. [`on_written`](Self::on_written) confirms them.
     pub(crate) fn records(&self) -> Vec<Fact> {
         self.lock().records.begin()
     }
 
     /// Returns whether there are facts to write, and whether the program, or a call that could start, waits for
     /// them.
-    pub(crate) fn has_records(&self) -> (bool, bool) {
+    pub(crate) fn pending_records(&self) -> (bool, bool) {
         let state = self.lock();
         let program_waits = matches!(state.awaited, Some(Awaited::Recorded(_)));
         let is_urgent = program_waits || state.graph.waits_for_record() || self.may_go.load(Relaxed);
@@ -56,7 +56,7 @@ impl Engine {
     }
 
     /// Confirms that the facts are written: from now on their effects may be visible.
-    pub(crate) fn are_written(&self) {
+    pub(crate) fn on_written(&self) {
         let mut recorded = Vec::new();
         self.change_state(|state| {
             for fact in state.records.end() {
@@ -65,7 +65,7 @@ impl Engine {
             }
         });
         recorded.sort_unstable();
-        self.site.is_recorded(|call, _| recorded.binary_search(&call).is_ok());
+        self.executor.remove_recorded(|call, _| recorded.binary_search(&call).is_ok());
     }
 
     /// Returns facts that summarize everything written so far.
@@ -140,7 +140,7 @@ impl Engine {
         // Calls that an earlier run cancelled have failed when they were made.
         if let Err(number) = self.decided(at, "cancel") {
             let told = self.change_state(|state| {
-                let cancelled = state.graph.begins_to_cancel(calls);
+                let cancelled = state.graph.prepare_cancellation(calls);
                 let choice = Choice::Cancelled(cancelled);
                 state.records.decide(Decision { number, at, what: "cancel".to_owned(), choice })
             });
@@ -163,7 +163,7 @@ impl Engine {
     }
 
     /// Returns the decision in which the program differs from its earlier run.
-    pub(crate) fn differs(&self) -> Option<String> {
+    pub(crate) fn decision_divergence(&self) -> Option<String> {
         self.lock().differs.clone()
     }
 }

@@ -36,7 +36,7 @@ pub(crate) struct Engine {
     state: Mutex<State>,
     /// Rings when a condition that the program waits for holds.
     happened: Bell,
-    pub(crate) site: Arc<Executor>,
+    pub(crate) executor: Arc<Executor>,
     /// The number of this run of the program at its executor.
     epoch: AtomicU64,
     pub(super) queue: Arc<Queue>,
@@ -110,7 +110,7 @@ impl State {
             }
             Awaited::Unfinished(most) => self.graph.unfinished() <= *most,
             Awaited::Any(versions) => versions.iter().any(|version| self.graph.has_outcome(*version)),
-            Awaited::Recorded(number) => self.records.are_written(*number),
+            Awaited::Recorded(number) => self.records.is_written(*number),
         }
     }
 
@@ -136,17 +136,17 @@ impl Engine {
         let capacity = Capacity::of_workers(workers);
         let mut graph = Graph::new(false);
         let chance = || u128::from(RandomState::new().hash_one(()));
-        graph.has_key(chance() << 64 | chance());
+        graph.set_key(chance() << 64 | chance());
         graph.joined(Member::HERE, capacity.clone());
         let most = (!is_sequential).then_some(capacity);
-        let site = Arc::new(Executor::new(Arc::clone(&queue), store, tasks, false, &CallsOfTasks));
-        Self { is_sequential, most, ..Self::with_graph(graph, site, queue, ahead_max) }.begin()
+        let executor = Arc::new(Executor::new(Arc::clone(&queue), store, tasks, false, &CallsOfTasks));
+        Self { is_sequential, most, ..Self::with_graph(graph, executor, queue, ahead_max) }.begin()
     }
 
     /// Creates an engine that also runs calls on other nodes. It uses the executor's data of earlier runs of
     /// the program, and the history of completed calls. Facts that must not happen twice are recorded.
     pub(crate) fn with_others(
-        (site, queue): (Arc<Executor>, Arc<Queue>),
+        (executor, queue): (Arc<Executor>, Arc<Queue>),
         (capacity, is_embedded): (Capacity, bool),
         ahead_max: usize,
         history: History,
@@ -154,18 +154,18 @@ impl Engine {
     ) -> Arc<Self> {
         let mut graph = Graph::new(true);
         graph.joined(Member::HERE, capacity.clone());
-        graph.remembers(history);
+        graph.add_history(history);
         // Each node receives the history when it joins.
         graph.take_news();
-        graph.records();
+        graph.enable_recording();
         if is_embedded {
             graph.fix_members();
         }
         let most = is_embedded.then_some(capacity);
-        Self { others: Some(others), most, ..Self::with_graph(graph, site, queue, ahead_max) }.begin()
+        Self { others: Some(others), most, ..Self::with_graph(graph, executor, queue, ahead_max) }.begin()
     }
 
-    fn with_graph(mut graph: Graph, site: Arc<Executor>, queue: Arc<Queue>, ahead_max: usize) -> Self {
+    fn with_graph(mut graph: Graph, executor: Arc<Executor>, queue: Arc<Queue>, ahead_max: usize) -> Self {
         if queue.platform.is_observed() {
             graph.keep_seen();
         }
@@ -181,7 +181,7 @@ impl Engine {
         Self {
             state: Mutex::new(state),
             happened: queue.platform.bell(),
-            site,
+            executor,
             epoch: AtomicU64::new(0),
             queue,
             is_sequential: false,
@@ -198,13 +198,13 @@ impl Engine {
         let report: Arc<dyn Report> = Arc::clone(&engine) as _;
         // Calls that complete now are reported after the data that is here.
         let mut state = engine.lock();
-        let Inventory { epoch, held, running, unseen } = engine.site.begin(Arc::downgrade(&report));
+        let Inventory { epoch, held, running, unseen } = engine.executor.begin(Arc::downgrade(&report));
         engine.epoch.store(epoch, Relaxed);
         for held in held {
-            state.graph.holds(Member::HERE, held);
+            state.graph.on_held(Member::HERE, held);
         }
         for (call, mark) in running {
-            state.graph.runs(Member::HERE, call, mark);
+            state.graph.on_running(Member::HERE, call, mark);
         }
         for (call, outcome) in unseen {
             state.graph.ended(call, Member::HERE, outcome);
@@ -249,7 +249,7 @@ impl Engine {
         state.is_halted |= halts;
         let mut after = self.perform(&mut state);
         for seen in state.graph.take_seen() {
-            self.site.see(|| seen);
+            self.executor.see(|| seen);
         }
         drop(state);
         if has_happened || halts {
@@ -281,20 +281,20 @@ impl Engine {
         });
         // The calls of a reduction in any order start when all of them are made.
         if !is_merge {
-            self.waits_if_ahead(unfinished);
+            self.wait_if_ahead(unfinished);
         }
     }
 
     /// Starts the reductions in any order whose calls are all made.
     pub(super) fn begin_reductions(&self) {
         let unfinished = self.change_in(self.running(), |graph| {
-            graph.begins_reductions();
+            graph.start_reductions();
             graph.unfinished()
         });
-        self.waits_if_ahead(unfinished);
+        self.wait_if_ahead(unfinished);
     }
 
-    fn waits_if_ahead(&self, unfinished: usize) {
+    fn wait_if_ahead(&self, unfinished: usize) {
         if unfinished > self.ahead_max {
             // Down to half of the limit, so that the program is not woken for every call.
             drop(self.wait(self.running(), Awaited::Unfinished(self.ahead_max / 2)));
@@ -310,11 +310,11 @@ impl Engine {
     pub(crate) fn bring(&self, id: CallId, value: Value) {
         let (bytes, content) = match &self.others {
             Some(_) => value.fingerprint(),
-            None if self.site.has_sizes() => (value.size(), 0),
+            None if self.executor.has_sizes() => (value.size(), 0),
             None => (0, 0),
         };
         let mark = self.change(|graph| graph.data(id, bytes, content));
-        self.site.put(VersionId { call: id, slot: 0 }, value, mark, bytes);
+        self.executor.put(VersionId { call: id, slot: 0 }, value, mark, bytes);
     }
 
     /// Counts another handle of a version.
@@ -339,7 +339,7 @@ impl Engine {
         let mut state = self.wait(self.running(), Awaited::Version(version));
         let input = state.graph.want(version);
         // Before it may be dropped.
-        let value = self.site.get(version);
+        let value = self.executor.get(version);
         state.graph.unwant(version);
         drop(state);
         match input {
@@ -389,7 +389,7 @@ impl Engine {
         mut awaited: Awaited,
     ) -> MutexGuard<'a, State> {
         // The program may wait for one of their calls.
-        state.graph.begins_reductions();
+        state.graph.start_reductions();
         loop {
             let has_happened = state.has_happened(&mut awaited);
             // Performing actions may detect a permanent loss.
@@ -427,9 +427,9 @@ impl Engine {
     pub(crate) fn leave(&self) {
         self.lock().is_halted = true;
         self.happened.ring();
-        let returned = self.site.take_back();
+        let returned = self.executor.take_back();
         self.change(|graph| {
-            graph.leaves(Member::HERE);
+            graph.on_leaving(Member::HERE);
             for (call, unchanged) in &returned {
                 graph.returned(*call, Member::HERE, unchanged);
             }
@@ -478,9 +478,9 @@ impl Engine {
 
     /// Records the value of a version. Returns whether it could be read.
     fn preserve(&self, state: &mut State, version: VersionId, mark: Mark) -> bool {
-        let value = self.site.get(version).and_then(|value| value.part(0, usize::MAX).ok());
+        let value = self.executor.get(version).and_then(|value| value.part(0, usize::MAX).ok());
         let Some((_, value)) = value else {
-            state.graph.is_preserved();
+            state.graph.on_preserved();
             return false;
         };
         state.records.tell(Fact::Kept { version, mark, value });
@@ -500,14 +500,14 @@ impl Engine {
             for action in state.graph.actions() {
                 match (action, &self.others) {
                     (Action::Forget(Member::HERE, version), _) => {
-                        after.forgotten.extend(self.site.forget(version));
+                        after.forgotten.extend(self.executor.forget(version));
                     }
                     (Action::Assign(Member::HERE, assignment), _) => {
                         let missing =
                             assignment.elsewhere.iter().map(|source| self.missing(source)).collect();
                         // Missing inputs are requested immediately.
                         after.brings |= !assignment.elsewhere.is_empty();
-                        self.site.assign(self.epoch.load(Relaxed), assignment, missing);
+                        self.executor.assign(self.epoch.load(Relaxed), assignment, missing);
                         after.assigned += 1;
                     }
                     (Action::Bring(source) | Action::Copy(Member::HERE, source), _) => {
@@ -519,7 +519,7 @@ impl Engine {
                     }
                     (Action::Restore { version, mark, value }, _) => {
                         let bytes = value.len() as u64;
-                        self.site.put_brought(version, Value::from_encoded(value.to_vec()), mark, bytes);
+                        self.executor.put_brought(version, Value::from_encoded(value.to_vec()), mark, bytes);
                     }
                     (Action::Preserve { version, mark }, _) => {
                         is_unreadable |= !self.preserve(state, version, mark);
@@ -529,11 +529,11 @@ impl Engine {
                         after.brings = true;
                     }
                     (Action::Alias(Member::HERE, from, to, mark), _) => {
-                        let is_here = self.site.alias(from, to, mark);
+                        let is_here = self.executor.alias(from, to, mark);
                         debug_assert!(is_here, "it is here as far as the graph knows");
                     }
                     (Action::Answer(Member::HERE, execution, answer), _) => {
-                        self.site.answer_task(execution, answer);
+                        self.executor.answer_task(execution, answer);
                     }
                     (Action::Alias(member, from, to, mark), Some(others)) => {
                         others.order(member, &Order::Alias { from, to, mark });
@@ -573,7 +573,7 @@ impl Engine {
     /// Returns the missing input for another node; small data that is here is sent along.
     fn to_send(&self, source: &Source) -> Missing {
         let content =
-            if source.members.contains(&Member::HERE) { self.site.small(source.version) } else { None };
+            if source.members.contains(&Member::HERE) { self.executor.small(source.version) } else { None };
         Missing { content, ..self.missing(source) }
     }
 
@@ -589,7 +589,7 @@ impl Engine {
         let brought = std::mem::take(&mut after.brought);
         let brings = after.brings || !brought.is_empty();
         for missing in brought {
-            self.site.fetch(missing);
+            self.executor.fetch(missing);
         }
         if let Some(others) = &self.others {
             others.flush(brings);
@@ -635,13 +635,13 @@ impl Engine {
     pub(crate) fn hear(&self, graph: &mut Graph, member: Member, news: News) {
         match news {
             News::TakesPart(capacity) => graph.joined(member, capacity),
-            News::Holds(held) => held.into_iter().for_each(|held| graph.holds(member, held)),
+            News::Holds(held) => held.into_iter().for_each(|held| graph.on_held(member, held)),
             News::Runs(running) => {
                 for (call, mark) in running {
-                    graph.runs(member, call, mark);
+                    graph.on_running(member, call, mark);
                 }
             }
-            News::Remembers(history) => graph.remembers(history),
+            News::Remembers(history) => graph.add_history(history),
             News::AllTold | News::Timed(_) => {}
             News::Ended { call, outcome, contents } => {
                 graph.ended(call, member, outcome);
@@ -650,10 +650,10 @@ impl Engine {
             News::Unable { call, missing, tried, unchanged } => {
                 graph.unable(call, member, missing, &self.members(&tried), &unchanged);
             }
-            News::Leaves => graph.leaves(member),
+            News::Leaves => graph.on_leaving(member),
             News::Returned { call, unchanged } => graph.returned(call, member, &unchanged),
             News::Step(execution, step) => {
-                graph.step(member, execution, step, self.site.tasks.as_deref());
+                graph.step(member, execution, step, self.executor.tasks.as_deref());
             }
             News::Copied(version) => graph.copied(version, member),
             News::NotCopied { version, tried } if member == Member::HERE => {
@@ -672,7 +672,7 @@ impl Engine {
         for (slot, content) in contents {
             let version = VersionId { call, slot };
             if let Some(mark) = graph.lacks_here(version) {
-                self.site.put_small(version, content, mark);
+                self.executor.put_small(version, content, mark);
                 graph.copied(version, Member::HERE);
             }
         }

@@ -78,7 +78,7 @@ impl Nesting for CallsOfTasks {
         {
             nested.end();
             if let Some(execution) = nested.execution() {
-                nested.running().site.ends_execution(execution);
+                nested.running().executor.end_execution(execution);
             }
             RUNNING.set(Some(nested.running().clone()));
         }
@@ -120,7 +120,7 @@ impl Flow {
         let Some(running) = RUNNING.take() else {
             return Self::new(Engine::new(Arc::default(), Store::default(), 0, usize::MAX, None), None);
         };
-        let tasks = running.site.tasks.clone();
+        let tasks = running.executor.tasks.clone();
         Self::by(Maker::Task(Box::new(Nested::new(running))), tasks)
     }
 
@@ -195,7 +195,7 @@ impl Flow {
     }
 
     /// Makes the next call one of a reduction in any order.
-    pub(super) fn merges(&self, reduction: CallId, parts: [VersionId; 2]) {
+    pub(super) fn set_merge(&self, reduction: CallId, parts: [VersionId; 2]) {
         self.merging.set(Some(Merging { reduction, parts }));
     }
 
@@ -205,7 +205,7 @@ impl Flow {
     }
 
     /// Starts a reduction in any order after its calls are made.
-    pub(super) fn has_reduced(&self) {
+    pub(super) fn start_reduction(&self) {
         self.merging.take();
         if let Maker::Program(engine) = &self.maker {
             engine.begin_reductions();
@@ -215,17 +215,17 @@ impl Flow {
     /// Starts a group with the next call.
     pub(super) fn open_group(&self) {
         if let Maker::Program(engine) = &self.maker {
-            engine.change(|graph| graph.opens_group(self.next()));
+            engine.change(|graph| graph.open_group(self.next()));
         }
     }
 
     /// Declares the calls at these positions to be the group that was started last.
     pub(super) fn close_group(&self, positions: Range<u64>) {
         match &self.maker {
-            Maker::Program(engine) => engine.change(|graph| graph.closes_group(positions)),
+            Maker::Program(engine) => engine.change(|graph| graph.close_group(positions)),
             // The task is being stopped, or fails.
             Maker::Task(_) if std::thread::panicking() => {}
-            Maker::Task(nested) => nested.has_group(positions),
+            Maker::Task(nested) => nested.report_group(positions),
         }
     }
 
@@ -396,7 +396,7 @@ impl Handle {
     }
 
     /// Adds the next commuting call to this chain.
-    pub(super) fn goes_on_commuting(&self, chain: CallId) {
+    pub(super) fn continue_chain(&self, chain: CallId) {
         self.commuting.set(Commuting { chain: Some(chain), is_next: false });
     }
 

@@ -22,7 +22,7 @@ const CALLS_AHEAD_MAX: u64 = 50_000;
 pub(super) struct Nested {
     running: Running,
     /// This execution of the task and the receiver of its reports, once it has made a step.
-    begun: OnceCell<(Execution, Arc<dyn Report>)>,
+    started: OnceCell<(Execution, Arc<dyn Report>)>,
     /// The position of the last call whose failure cancels its group.
     gives_up: Cell<Option<u64>>,
     /// The mark of its last step.
@@ -40,7 +40,7 @@ impl Nested {
             running,
             mark: Cell::new(mark),
             gives_up: Cell::new(None),
-            begun: OnceCell::new(),
+            started: OnceCell::new(),
             dropped: RefCell::default(),
             is_over: Cell::new(false),
         }
@@ -48,7 +48,7 @@ impl Nested {
 
     /// Returns this execution, if it has made a step.
     pub(super) fn execution(&self) -> Option<Execution> {
-        self.begun.get().map(|(execution, _)| *execution)
+        self.started.get().map(|(execution, _)| *execution)
     }
 
     pub(super) fn running(&self) -> &Running {
@@ -67,37 +67,37 @@ impl Nested {
 
     /// Returns the options of a call that apply where it runs.
     pub(super) fn counting(&self, options: Options) -> Options {
-        self.begun().1.counting(options)
+        self.started().1.counting(options)
     }
 
     /// Returns a requirement of a call that no node will ever satisfy.
     pub(super) fn lacks(&self, options: &Options) -> Option<Lack> {
-        self.begun().1.lacks(options)
+        self.started().1.lacks(options)
     }
 
-    fn begun(&self) -> &(Execution, Arc<dyn Report>) {
+    fn started(&self) -> &(Execution, Arc<dyn Report>) {
         if self.is_over.get() {
             end(Failed::of("it has used a handle of a task that had ended"));
         }
-        if let Some(begun) = self.begun.get() {
-            if !self.running.site.goes_on(begun.0) {
-                self.ends_at_once();
+        if let Some(started) = self.started.get() {
+            if !self.running.executor.is_active(started.0) {
+                self.end_now();
             }
-            return begun;
+            return started;
         }
         match self.running.begin() {
-            Ok(begun) => self.begun.get_or_init(|| begun),
-            Err(_) => self.ends_at_once(),
+            Ok(started) => self.started.get_or_init(|| started),
+            Err(_) => self.end_now(),
         }
     }
 
-    fn ends_at_once(&self) -> ! {
+    fn end_now(&self) -> ! {
         self.is_over.set(true);
         end(Failed::of("its call has already ended"))
     }
 
     fn step(&self, step: Step) {
-        let (execution, report) = self.begun();
+        let (execution, report) = self.started();
         for version in self.dropped.take() {
             report.tell(News::Step(*execution, Step::Release(version)));
         }
@@ -126,12 +126,12 @@ impl Nested {
         let id = self.number(position);
         let mark = self.mark.get().then_data(id, content);
         self.mark.set(mark);
-        let execution = self.begun().0;
+        let execution = self.started().0;
         let version = VersionId { call: id, slot: 0 };
         // Before it is reported.
-        self.running.site.put_of_task(version, value, mark, bytes);
-        if !self.running.site.goes_on(execution) {
-            drop(self.running.site.forget(version));
+        self.running.executor.put_of_task(version, value, mark, bytes);
+        if !self.running.executor.is_active(execution) {
+            drop(self.running.executor.forget(version));
         }
         self.step(Step::Bring { position, bytes, content });
     }
@@ -160,11 +160,11 @@ impl Nested {
                 }
                 Given::Failed(failure) => return Err(failure),
                 Given::Missing(call, missing) => {
-                    let (execution, report) = self.begun();
+                    let (execution, report) = self.started();
                     report.tell(News::unable((call, Vec::new()), missing, Vec::new()));
                     given = self.running.wait(*execution);
                 }
-                Given::Over | Given::Ended(_) => self.ends_at_once(),
+                Given::Over | Given::Ended(_) => self.end_now(),
             }
         }
     }
@@ -174,17 +174,17 @@ impl Nested {
         match self.wait(Step::Wait(positions, true)) {
             Given::Ended(None) => Ok(()),
             Given::Ended(Some(failure)) => Err(failure),
-            _ => self.ends_at_once(),
+            _ => self.end_now(),
         }
     }
 
     fn wait(&self, step: Step) -> Given {
         self.step(step);
-        self.running.wait(self.begun().0)
+        self.running.wait(self.started().0)
     }
 
     /// Reports that the calls at these positions are a group.
-    pub(super) fn has_group(&self, positions: Range<u64>) {
+    pub(super) fn report_group(&self, positions: Range<u64>) {
         if self.gives_up.get().is_some_and(|last| last >= positions.start) {
             self.step(Step::Group(positions));
         }

@@ -51,7 +51,7 @@ impl Records {
     }
 
     /// Returns whether all facts up to this number are written.
-    pub(super) fn are_written(&self, number: u64) -> bool {
+    pub(super) fn is_written(&self, number: u64) -> bool {
         self.written >= number
     }
 
@@ -76,7 +76,7 @@ impl Records {
     }
 
     /// Restores a decision of an earlier run.
-    pub(super) fn recalls(&mut self, decision: Decision) {
+    pub(super) fn recall(&mut self, decision: Decision) {
         self.keep(decision);
     }
 
@@ -165,9 +165,9 @@ mod tests {
             assert_eq!(records.tell(large()), number);
         }
         assert_eq!((records.begin().len(), records.end().len()), (2, 2));
-        assert!(records.are_written(2) && !records.are_written(3) && !records.is_empty());
+        assert!(records.is_written(2) && !records.is_written(3) && !records.is_empty());
         assert_eq!((records.begin().len(), records.end().len()), (1, 1));
-        assert!(records.are_written(3) && records.is_empty());
+        assert!(records.is_written(3) && records.is_empty());
     }
 
     #[test]
@@ -200,7 +200,7 @@ mod tests {
             let mut again = Records::default();
             for fact in &facts[..written] {
                 let Fact::Decided(decision) = fact else { panic!("all are decisions: {fact:?}") };
-                again.recalls(decision.clone());
+                again.recall(decision.clone());
             }
             let is_known = matches!(again.decided(0, "outer"), Decided::Before(_));
             assert_eq!(is_known, written == 2);

@@ -159,9 +159,9 @@ fn in_any_order<T: Datum>(
     let kept = std::cell::RefCell::new(Vec::with_capacity(2 * parts.len()));
     let merged = in_tree(parts, |first, second| {
         kept.borrow_mut().extend([first.clone(), second.clone()]);
-        flow.merges(reduction, [first.handle.version, second.handle.version]);
+        flow.set_merge(reduction, [first.handle.version, second.handle.version]);
         merge(first, second);
     });
-    flow.has_reduced();
+    flow.start_reduction();
     merged
 }

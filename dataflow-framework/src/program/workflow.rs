@@ -138,7 +138,7 @@ impl Workflow {
     where
         E: Into<Box<dyn Error + Send + Sync>>,
     {
-        self.measured(program).map(|(returned, _)| returned)
+        self.run_with_stats(program).map(|(returned, _)| returned)
     }
 
     /// Does the same as [`run`](Self::run), and also returns statistics.
@@ -148,7 +148,10 @@ impl Workflow {
     ///
     /// # Panics
     /// Panics if the program panics.
-    pub fn measured<R, E>(self, program: impl FnOnce() -> Result<R, E>) -> Result<(R, Figures), WorkflowError>
+    pub fn run_with_stats<R, E>(
+        self,
+        program: impl FnOnce() -> Result<R, E>,
+    ) -> Result<(R, Figures), WorkflowError>
     where
         E: Into<Box<dyn Error + Send + Sync>>,
     {
@@ -167,7 +170,7 @@ impl Workflow {
         // Stops the threads even if the program panics.
         let _crew = Crew::start(&queue, workers).map_err(WorkflowError::Thread)?;
         // Tasks that wait for calls must not delay the end.
-        let _ended = EndsSite(&engine);
+        let _ended = EndOnDrop(&engine);
         let flow = Flow::new(Arc::clone(&engine), Some(tasks));
         let whole = AssertUnwindSafe(|| {
             let returned = {
@@ -190,10 +193,10 @@ impl Workflow {
 }
 
 /// Ends the work for a program on drop.
-struct EndsSite<'a>(&'a Engine);
+struct EndOnDrop<'a>(&'a Engine);
 
-impl Drop for EndsSite<'_> {
+impl Drop for EndOnDrop<'_> {
     fn drop(&mut self) {
-        self.0.site.end();
+        self.0.executor.end();
     }
 }

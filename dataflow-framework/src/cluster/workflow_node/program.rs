@@ -77,7 +77,7 @@ impl WorkflowNode {
         tracing::info!(generation, "the program runs on this node");
         self.resign(&mut state);
         let history = lock(&self.memory).clone();
-        let tools = (Arc::clone(&self.site), Arc::clone(&self.queue));
+        let tools = (Arc::clone(&self.executor), Arc::clone(&self.queue));
         let leading = Leading::begin(run, (node, capacity.clone(), is_embedded), tools, history, &self.wake);
         for node in &state.nodes {
             leading.on_joined(*node);

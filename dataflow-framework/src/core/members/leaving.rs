@@ -30,7 +30,7 @@ impl Members {
     }
 
     /// Returns a staying member for data of this size of a leaving member.
-    pub(in crate::core) fn stays(&mut self, bytes: u64) -> Option<Member> {
+    pub(in crate::core) fn staying_member(&mut self, bytes: u64) -> Option<Member> {
         self.give(bytes, |_| true)
     }
 
@@ -50,7 +50,7 @@ impl Members {
     }
 
     /// Records that a member has received data of others, or to keep it.
-    pub(in crate::core) fn is_given(&mut self, member: Member, bytes: u64) {
+    pub(in crate::core) fn on_given(&mut self, member: Member, bytes: u64) {
         if let Some(load) = self.known.get_mut(&member) {
             load.rescued += bytes;
         }

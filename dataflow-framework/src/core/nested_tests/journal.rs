@@ -39,8 +39,8 @@ impl Book {
     /// Reports the records of the journal to a graph.
     pub(super) fn recall(&self, graph: &mut Graph) {
         if self.is_kept {
-            graph.records();
-            self.facts.iter().for_each(|fact| graph.recalls(fact.clone()));
+            graph.enable_recording();
+            self.facts.iter().for_each(|fact| graph.recall(fact.clone()));
         }
     }
 

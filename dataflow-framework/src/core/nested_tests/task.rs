@@ -162,7 +162,7 @@ impl Run {
             let value = hash((task.kind, &task.inputs[..], &task.got));
             self.put(member, version(call, 0), (value, mark));
             if task.is_earlier {
-                self.graph.holds(member, Held { version: version(call, 0), mark, bytes: 8 });
+                self.graph.on_held(member, Held { version: version(call, 0), mark, bytes: 8 });
             }
         }
         assert!(forwarded.is_none() || has_begun);

@@ -317,7 +317,7 @@ impl Run {
                 self.put(member, version(call, slot), (value, mark));
             }
             if is_earlier && !is_durable && !(fails && self.has_journal) {
-                self.graph.holds(member, Held { version: version(call, slot), mark, bytes: 8 });
+                self.graph.on_held(member, Held { version: version(call, slot), mark, bytes: 8 });
             }
         }
         let bytes = (0..writes).map(|_| 8).collect();

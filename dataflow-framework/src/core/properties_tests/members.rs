@@ -89,7 +89,7 @@ impl Run {
             return;
         }
         self.leaving.insert(member);
-        self.graph.leaves(member);
+        self.graph.on_leaving(member);
         let on_it = self.running.extract_if(.., |running| running.member == member);
         let on_it: Vec<_> = on_it.collect();
         for (number, running) in on_it.into_iter().enumerate() {
@@ -191,7 +191,7 @@ impl Run {
         self.repeated += self.graph.figures().repeated;
         self.graph = Graph::new(true);
         self.begin_journal();
-        self.graph.remembers(self.memory.clone());
+        self.graph.add_history(self.memory.clone());
         self.members = 0;
         if survivors.is_empty() {
             self.join(2);
@@ -270,16 +270,16 @@ impl Run {
         };
         let held: Vec<_> = self.stores[&member].iter().filter(|(version, _)| is_reported(version)).collect();
         for (version, (_, mark)) in held {
-            self.graph.holds(member, Held { version: *version, mark: *mark, bytes: 8 });
+            self.graph.on_held(member, Held { version: *version, mark: *mark, bytes: 8 });
         }
         for Running { assignment, .. } in
             self.running.iter().filter(|running| running.member == member && running.is_earlier)
         {
-            self.graph.runs(member, assignment.call, assignment.mark);
+            self.graph.on_running(member, assignment.call, assignment.mark);
         }
         let unseen = self.unseen.iter().filter(|(of, ..)| *of == member);
         for (_, call, mark, _) in unseen.clone() {
-            self.graph.runs(member, *call, *mark);
+            self.graph.on_running(member, *call, *mark);
         }
         for (_, call, _, outcome) in unseen {
             self.graph.ended(*call, member, outcome.clone());

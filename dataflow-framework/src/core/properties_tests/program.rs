@@ -57,8 +57,8 @@ impl Run {
     /// Reports the records of the journal to the graph.
     pub(super) fn begin_journal(&mut self) {
         if self.has_journal {
-            self.graph.records();
-            self.journal.iter().for_each(|fact| self.graph.recalls(fact.clone()));
+            self.graph.enable_recording();
+            self.journal.iter().for_each(|fact| self.graph.recall(fact.clone()));
         }
     }
 
@@ -68,7 +68,7 @@ impl Run {
             if let Fact::Kept { version, mark, value } = fact {
                 let value = u64::from_le_bytes(value.try_into().expect("it is a number"));
                 self.put_brought(Member::HERE, version, (value, mark));
-                self.graph.holds(Member::HERE, Held { version, mark, bytes: 8 });
+                self.graph.on_held(Member::HERE, Held { version, mark, bytes: 8 });
             }
         }
     }
@@ -179,10 +179,10 @@ impl Run {
 
     pub(super) fn group(&mut self) {
         if let Some((start, _)) = self.group.take() {
-            return self.graph.closes_group(start..self.next);
+            return self.graph.close_group(start..self.next);
         }
         self.group = Some((self.next, false));
-        self.graph.opens_group(self.next);
+        self.graph.open_group(self.next);
     }
 
     /// Records a call of the open group. If its failure cancels the group, any call of the group may be cancelled.
@@ -200,7 +200,7 @@ impl Run {
         self.cancelled.extend(last.clone().filter(|call| self.graph.is_unfinished(*call)));
         if self.has_journal {
             // The program continues once the cancellation is recorded.
-            let cancelled = self.graph.begins_to_cancel(last);
+            let cancelled = self.graph.prepare_cancellation(last);
             self.waiting.extend(
                 cancelled
                     .into_iter()
@@ -283,7 +283,7 @@ impl Run {
                 parts.push(version(id, 0));
             }
         }
-        self.graph.begins_reductions();
+        self.graph.start_reductions();
         for part in kept {
             self.graph.release(part);
         }

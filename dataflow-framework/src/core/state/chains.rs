@@ -65,14 +65,14 @@ impl Chains {
     }
 
     /// Restores a recorded decision.
-    pub(in crate::core) fn recalls(&mut self, call: CallId, with: CallId) {
+    pub(in crate::core) fn recall(&mut self, call: CallId, with: CallId) {
         if self.decided.insert(call, with).is_none() {
             *self.awaited.entry(with).or_default() += 1;
         }
     }
 
     /// Counts one repeated exchange of a turn.
-    pub(in crate::core) fn has_exchanged(&mut self, with: CallId) {
+    pub(in crate::core) fn count_exchange(&mut self, with: CallId) {
         if let Some(turns) = self.awaited.get_mut(&with) {
             *turns -= 1;
             if *turns == 0 {
@@ -90,7 +90,7 @@ impl Chains {
     }
 
     /// Adds the next call to a chain.
-    pub(in crate::core) fn joins(&mut self, call: CallId, Commute { chain, at }: Commute) {
+    pub(in crate::core) fn join(&mut self, call: CallId, Commute { chain, at }: Commute) {
         let undecided = &mut self.by_first.entry(chain).or_default().undecided;
         undecided.insert(call, Turn { at, kept: Vec::new() });
         self.held.insert(call, Held::Undecided(chain));
@@ -110,7 +110,7 @@ impl Chains {
     }
 
     /// Removes a call that has ended, or was cancelled.
-    pub(in crate::core) fn is_over(&mut self, call: CallId) {
+    pub(in crate::core) fn remove(&mut self, call: CallId) {
         match self.chain_of(call) {
             // It stays in its chain while others may have to exchange their work with it.
             Some(first) => _ = self.stirred.insert(first),
@@ -119,7 +119,7 @@ impl Chains {
     }
 
     /// Removes a turn that is decided or over, and returns the versions kept for it.
-    pub(in crate::core) fn leaves(&mut self, first: CallId, call: CallId) -> Vec<VersionId> {
+    pub(in crate::core) fn leave(&mut self, first: CallId, call: CallId) -> Vec<VersionId> {
         self.held.remove(&call);
         let Some(chain) = self.by_first.get_mut(&first) else { return Vec::new() };
         chain.ready.remove(&call);

@@ -59,7 +59,7 @@ impl Durable {
 
     /// Keeps the outcome of a call of an earlier run until this run makes the call. Returns whether it was
     /// kept. The member that `was_to_end` it is the one that was known to run it.
-    pub(in crate::core) fn keeps_early(
+    pub(in crate::core) fn keep_early(
         &mut self,
         id: CallId,
         member: Member,
@@ -103,7 +103,7 @@ pub(in crate::core) struct Early {
 
 impl Early {
     /// Removes the reports of a lost member. Returns whether any are left.
-    pub(in crate::core) fn loses(&mut self, member: Member) -> bool {
+    pub(in crate::core) fn remove_member(&mut self, member: Member) -> bool {
         self.first.take_if(|(on, _)| *on == member);
         self.others.retain(|(on, _)| *on != member);
         self.first.is_some() || !self.others.is_empty()

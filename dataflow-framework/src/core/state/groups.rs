@@ -34,7 +34,7 @@ pub(in crate::core) enum Group {
 
 impl Groups {
     /// Records a call whose failure cancels its group.
-    pub(in crate::core) fn may_be_given_up(&mut self, position: u64) {
+    pub(in crate::core) fn add_cancelling(&mut self, position: u64) {
         self.last = Some(position);
     }
 
@@ -52,14 +52,14 @@ impl Groups {
     }
 
     /// Opens a group whose first call would have this position.
-    pub(in crate::core) fn opens(&mut self, start: u64) {
+    pub(in crate::core) fn open(&mut self, start: u64) {
         self.open.push((start, false));
     }
 
     /// Closes the group that was opened last.
-    pub(in crate::core) fn closes(&mut self, calls: &Range<u64>) {
+    pub(in crate::core) fn close(&mut self, calls: &Range<u64>) {
         self.open.pop();
-        self.adds(calls);
+        self.add(calls);
     }
 
     /// Returns whether new calls belong to a cancelled group.
@@ -67,14 +67,14 @@ impl Groups {
         self.open.iter().any(|(_, is_given_up)| *is_given_up)
     }
 
-    pub(in crate::core) fn adds(&mut self, calls: &Range<u64>) {
+    pub(in crate::core) fn add(&mut self, calls: &Range<u64>) {
         if self.last.is_some_and(|last| last >= calls.start) {
             self.closed.insert((calls.start, Reverse(calls.end)));
         }
     }
 
     /// Removes groups that are over according to `is_over`, if there are many groups.
-    pub(in crate::core) fn forgets(&mut self, is_over: impl Fn(Range<u64>) -> bool) {
+    pub(in crate::core) fn forget_ended(&mut self, is_over: impl Fn(Range<u64>) -> bool) {
         if self.closed.len() >= self.many.max(GROUPS_MIN) {
             self.closed.retain(|(start, Reverse(end))| !is_over(*start..*end));
             self.many = 2 * self.closed.len();
@@ -87,5 +87,5 @@ pub(crate) fn first_of<'a, K: Ord>(
     failures: impl Iterator<Item = &'a Failure>,
     position: impl Fn(&Failure) -> K,
 ) -> Option<&'a Failure> {
-    failures.min_by_key(|failure| (!failure.gives_group_up(), position(failure)))
+    failures.min_by_key(|failure| (!failure.cancels_group(), position(failure)))
 }

@@ -47,13 +47,13 @@ impl ReadCache {
         removed
     }
 
-    pub(in crate::core) fn is_lost(&mut self, member: Member) {
+    pub(in crate::core) fn on_lost(&mut self, member: Member) {
         self.versions.retain(|_, kept| kept.member != member);
         self.bytes = self.versions.values().map(Kept::cost).sum();
     }
 
     /// Handles a member that no longer keeps a version.
-    pub(in crate::core) fn is_gone(&mut self, id: VersionId, member: Member) {
+    pub(in crate::core) fn on_gone(&mut self, id: VersionId, member: Member) {
         if self.has(id, member) {
             self.remove(id);
         }

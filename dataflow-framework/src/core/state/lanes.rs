@@ -9,7 +9,7 @@ use crate::{
         levels::Levels,
         ready::{Key, urgency},
     },
-    ids::NESTED,
+    ids::NESTED_BIT,
 };
 
 /// The waiting calls with requirements.
@@ -40,7 +40,7 @@ impl Lanes {
     /// Sorts all calls again.
     pub(in crate::core) fn reorder(&mut self, levels: &Levels) {
         for lane in self.by_kind.values_mut() {
-            let level = |level, call| if call < NESTED { levels.of(call) } else { level };
+            let level = |level, call| if call < NESTED_BIT { levels.of(call) } else { level };
             let again = |((priority, before), call): Key| (urgency(priority.0, level(before.0, call)), call);
             lane.calls = std::mem::take(&mut lane.calls).into_iter().map(again).collect();
         }

@@ -76,12 +76,12 @@ impl Reductions {
     }
 
     /// Restores a recorded decision.
-    pub(in crate::core) fn recalls(&mut self, call: CallId, parts: [u64; 2]) {
+    pub(in crate::core) fn recall(&mut self, call: CallId, parts: [u64; 2]) {
         self.decided.insert(call, parts);
     }
 
     /// Adds a call to a reduction.
-    pub(in crate::core) fn joins(&mut self, call: CallId, merge: Merge, arguments: &[Argument]) {
+    pub(in crate::core) fn join(&mut self, call: CallId, merge: Merge, arguments: &[Argument]) {
         let reduction = self.by_first.entry(merge.reduction).or_default();
         // The program may have waited within the reduction, which starts the calls made so far.
         reduction.is_complete = false;
@@ -96,7 +96,7 @@ impl Reductions {
     }
 
     /// Handles a version that became available for these calls.
-    pub(in crate::core) fn is_there(&mut self, version: VersionId, readers: &[CallId]) {
+    pub(in crate::core) fn on_available(&mut self, version: VersionId, readers: &[CallId]) {
         if self.held.is_empty() {
             return;
         }
@@ -111,7 +111,7 @@ impl Reductions {
     }
 
     /// Removes a call that has ended, or was cancelled.
-    pub(in crate::core) fn is_over(&mut self, call: CallId) {
+    pub(in crate::core) fn remove(&mut self, call: CallId) {
         if self.held.is_empty() {
             return;
         }
@@ -121,11 +121,11 @@ impl Reductions {
         };
         // A decision about a call that the program is about to complete counts even if the call has failed.
         if self.by_first.get(&first).is_some_and(|reduction| reduction.is_complete) {
-            self.leaves(call, first);
+            self.leave(call, first);
         }
     }
 
-    pub(in crate::core) fn leaves(&mut self, call: CallId, first: CallId) {
+    pub(in crate::core) fn leave(&mut self, call: CallId, first: CallId) {
         self.held.remove(&call);
         let Some(reduction) = self.by_first.get_mut(&first) else { return };
         reduction.remove(call);
@@ -156,14 +156,14 @@ impl Reduction {
     }
 
     /// Lets a call merge another part.
-    pub(in crate::core) fn puts(&mut self, call: CallId, at: usize, part: Part) {
+    pub(in crate::core) fn put(&mut self, call: CallId, at: usize, part: Part) {
         let Some(undecided) = self.undecided.get_mut(&call) else { return };
         undecided.parts[at] = part;
         self.places.insert(part.rank, (call, at));
     }
 
     /// Gives the output of a call the rank of its first part.
-    pub(in crate::core) fn ranks(&mut self, result: VersionId, rank: u64) {
+    pub(in crate::core) fn set_rank(&mut self, result: VersionId, rank: u64) {
         let Some(before) = self.written.remove(&result) else { return };
         let Some((holder, at)) = self.places.remove(&before) else { return };
         let Some(undecided) = self.undecided.get_mut(&holder) else { return };

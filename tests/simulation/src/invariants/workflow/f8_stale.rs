@@ -20,7 +20,7 @@ pub(in crate::invariants) struct NeverBack {
 
 impl Invariant for NeverBack {
     fn name(&self) -> &'static str {
-        "F8 (stale head)"
+        "F8 (stale coordinator)"
     }
 
     fn see(&mut self, facts: &Facts, _: u64, seen: &Seen<'_>) -> Result<(), String> {

@@ -13,7 +13,7 @@ use crate::{
 
 /// The current state of an executor.
 #[derive(Default)]
-pub(super) struct Duty {
+pub(super) struct Assignments {
     pub(super) epoch: u64,
     /// None before the first run.
     pub(super) report: Option<Weak<dyn Report>>,
@@ -39,7 +39,7 @@ pub(super) enum Begins {
     Before,
 }
 
-impl Duty {
+impl Assignments {
     /// Returns whether the call is running here, or has an outcome that may not be recorded yet.
     pub(super) fn has_execution(&self, call: CallId) -> bool {
         self.running.contains_key(&call) || self.unseen.contains_key(&call)
