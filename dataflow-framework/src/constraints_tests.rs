@@ -83,7 +83,6 @@ fn call_with_unmet_demand_fails_at_once() -> Result<(), WorkflowError> {
 #[test]
 fn sequential_run_ignores_demands() -> Result<(), WorkflowError> {
     assert_eq!(workflow()?.sequential().run(|| Ok::<_, Failure>(*demanding().get()?))?, 7);
-    assert_eq!(*demanding().get()?, 7, "a call outside of a workflow ignores its demands");
     Ok(())
 }
 

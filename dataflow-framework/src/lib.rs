@@ -46,6 +46,9 @@
 //! The compiler checks the data accesses that other systems have to trust: a task that changes an input
 //! declared as read-only does not compile, and neither does a program that uses a result before waiting for it.
 //!
+//! Data and calls belong to a workflow: they panic outside of [`Workflow::run`], and on threads that run neither the
+//! program nor a task. In tests, [`Workflow::sequential`] runs each call immediately.
+//!
 //! # Versions
 //!
 //! A handle names a *version* of data, which never changes. A call that updates data writes its next version,

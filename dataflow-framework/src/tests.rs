@@ -1,6 +1,18 @@
 //! Programs in every mode of execution.
 
-use crate::{Data, Failure, Workflow, WorkflowError, reduce, task, tasks};
+use std::panic::catch_unwind;
+
+use crate::{
+    Data, Failure, Workflow, WorkflowError, barrier, failure::Failed, flow, group, program::Flow, reduce,
+    task, tasks,
+};
+
+/// Runs a program whose calls run immediately.
+pub(crate) fn sequential<R>(program: impl FnOnce() -> R) -> R {
+    let flow = Flow::sequential();
+    let _entered = flow.enter();
+    program()
+}
 
 /// Runs a program sequentially and on one, two and five workers, and compares the results.
 fn everywhere<R: PartialEq + std::fmt::Debug>(program: fn() -> Result<R, Failure>) -> R {
@@ -219,17 +231,19 @@ fn duplicate_task_name_is_refused() {
 
 #[test]
 fn data_from_another_workflow_is_refused() {
-    let outside = Data::new(1);
-    let inner = Workflow::new(table()).unwrap().workers(1).run(|| {
-        let mut here = Data::new(1);
-        add(&mut here, &outside);
-        Ok::<_, Failure>(*here.get()?)
+    sequential(|| {
+        let outside = Data::new(1);
+        let inner = Workflow::new(table()).unwrap().workers(1).run(|| {
+            let mut here = Data::new(1);
+            add(&mut here, &outside);
+            Ok::<_, Failure>(*here.get()?)
+        });
+        assert!(
+            matches!(&inner, Err(WorkflowError::Call(failure)) if failure.reason().contains("another workflow")),
+            "{inner:?}"
+        );
+        assert_eq!(*outside.get().unwrap(), 1);
     });
-    assert!(
-        matches!(&inner, Err(WorkflowError::Call(failure)) if failure.reason().contains("another workflow")),
-        "{inner:?}"
-    );
-    assert_eq!(*outside.get().unwrap(), 1);
 }
 
 #[test]
@@ -267,10 +281,34 @@ fn call_reading_too_many_data_is_refused() {
 }
 
 #[test]
-fn call_outside_workflow_runs_at_once() {
-    let mut counter = make(1);
-    increment(&mut counter, 2);
-    assert_eq!(*counter.get().unwrap(), 3);
+fn use_outside_workflow_panics_with_the_remedy() {
+    let uses: [(&str, fn()); 6] = [
+        ("make", || drop(make(1))),
+        ("Data::new", || drop(Data::new(1))),
+        ("barrier", || barrier().unwrap()),
+        ("group", || drop(group(|| ()))),
+        ("reduce", || drop(reduce(Vec::<Data<u64>>::new(), add).any_order().data())),
+        ("random", || assert_eq!(flow::random(), 0)),
+    ];
+    for (what, used) in uses {
+        let panic = catch_unwind(used).expect_err("there is no workflow");
+        let message = Failed::panicked(&*panic).reason;
+        assert!(message.contains(&format!("`{what}` is called on a thread that runs neither")), "{message}");
+        assert!(
+            message.contains("`Workflow::run`") && message.contains("`Workflow::sequential`"),
+            "{message}"
+        );
+    }
+}
+
+#[test]
+fn call_by_another_thread_of_the_program_panics() {
+    let panicked = sequential(|| std::thread::spawn(|| drop(make(1))).join().is_err());
+    assert!(panicked, "it would run outside of the order of the program");
+}
+
+#[test]
+fn plain_call_runs_the_function() {
     assert_eq!(increment::TASK.name, "increment");
     let mut plain = 1;
     increment::now(&mut plain, 5);

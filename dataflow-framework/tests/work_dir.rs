@@ -2,28 +2,31 @@
 
 use std::{error::Error, fs};
 
-use dataflow_framework::{Data, File, set_work_dir};
+use dataflow_framework::{Data, File, Workflow, set_work_dir, tasks};
 
 #[test]
 fn files_are_stored_in_configured_work_dir() -> Result<(), Box<dyn Error>> {
-    let place = tempfile::tempdir()?;
-    let [first, second] = ["first/below", "second"].map(|name| place.path().join(name));
-    set_work_dir(&first);
-    let old = File::new("name", "old")?;
-    set_work_dir(&second);
-    let new = Data::new(File::new("name", "new")?);
-    assert!(old.path().starts_with(&first) && new.get()?.path().starts_with(&second));
-    assert_eq!((old.read_to_string()?, new.get()?.read_to_string()?), ("old".into(), "new".into()));
-    drop((old, new));
-    assert_eq!(fs::read_dir(&first)?.count() + fs::read_dir(&second)?.count(), 0);
-    // A file cannot serve as the directory.
-    let wrong = place.path().join("file");
-    fs::write(&wrong, "")?;
-    set_work_dir(&wrong);
-    let error = File::new("name", "").expect_err("there is no room").to_string();
-    assert!(error.starts_with(&wrong.display().to_string()), "{error}");
-    assert!(error.contains("no files can be kept there (set DATAFLOW_WORK_DIR"), "{error}");
-    set_work_dir(&second);
-    assert!(File::new("name", "")?.is_empty()?);
+    Workflow::new(tasks![])?.sequential().run(|| {
+        let place = tempfile::tempdir()?;
+        let [first, second] = ["first/below", "second"].map(|name| place.path().join(name));
+        set_work_dir(&first);
+        let old = File::new("name", "old")?;
+        set_work_dir(&second);
+        let new = Data::new(File::new("name", "new")?);
+        assert!(old.path().starts_with(&first) && new.get()?.path().starts_with(&second));
+        assert_eq!((old.read_to_string()?, new.get()?.read_to_string()?), ("old".into(), "new".into()));
+        drop((old, new));
+        assert_eq!(fs::read_dir(&first)?.count() + fs::read_dir(&second)?.count(), 0);
+        // A file cannot serve as the directory.
+        let wrong = place.path().join("file");
+        fs::write(&wrong, "")?;
+        set_work_dir(&wrong);
+        let error = File::new("name", "").expect_err("there is no room").to_string();
+        assert!(error.starts_with(&wrong.display().to_string()), "{error}");
+        assert!(error.contains("no files can be kept there (set DATAFLOW_WORK_DIR"), "{error}");
+        set_work_dir(&second);
+        assert!(File::new("name", "")?.is_empty()?);
+        Ok::<_, Box<dyn Error + Send + Sync>>(())
+    })?;
     Ok(())
 }

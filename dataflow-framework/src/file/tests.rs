@@ -18,6 +18,7 @@ use crate::{
     Data, PublishError, TaskDef, Workflow, WorkflowError,
     encoding::{decode, encode},
     task, tasks,
+    tests::sequential,
     value::Value,
 };
 
@@ -210,63 +211,67 @@ fn unparsable_content_is_reported() {
 
 #[test]
 fn published_file_replaces_previous_file() -> io::Result<()> {
-    let place = tempfile::tempdir()?;
-    let to = place.path().join("result");
-    let data = Data::new(file("one"));
-    data.publish(&to).expect("it can be");
-    fs::create_dir(place.path().join("directory"))?;
-    let long = place.path().join("ü".repeat(127));
-    Data::new(file("two")).publish(&to).expect("it can be");
-    data.publish(&long).expect("it can be");
-    assert_eq!(fs::read_to_string(&to)?, "two");
-    // The mode depends on the umask of this process, as for any other file.
-    fs::write(place.path().join("other"), "")?;
-    let mode =
-        |name: &str| fs::metadata(place.path().join(name)).map(|metadata| metadata.permissions().mode());
-    assert_eq!(mode("result")?, mode("other")?);
-    for (path, expected) in [
-        (place.path().join("directory"), "there is a directory of this name"),
-        (place.path().join("missing/result"), "No such file"),
-        (place.path().join("result/below"), "Not a directory"),
-        (place.path().join(".."), "does not end with a name"),
-        (place.path().join("n".repeat(256)), "File name too long"),
-    ] {
-        let error = data.publish(&path).expect_err("it cannot be");
-        assert!(matches!(error, PublishError::Write { .. }));
-        let error = error.to_string();
-        assert!(error.starts_with(&path.display().to_string()) && error.contains(expected), "{error}");
-    }
-    let mut names: Vec<_> = fs::read_dir(place.path())?
-        .map(|entry| entry.map(|entry| entry.file_name()))
-        .collect::<Result<_, _>>()?;
-    names.sort();
-    assert_eq!(
-        names,
-        [
-            "directory",
-            "other",
-            "result",
-            long.file_name().and_then(|name| name.to_str()).expect("it has one")
-        ]
-    );
-    Ok(())
+    sequential(|| {
+        let place = tempfile::tempdir()?;
+        let to = place.path().join("result");
+        let data = Data::new(file("one"));
+        data.publish(&to).expect("it can be");
+        fs::create_dir(place.path().join("directory"))?;
+        let long = place.path().join("ü".repeat(127));
+        Data::new(file("two")).publish(&to).expect("it can be");
+        data.publish(&long).expect("it can be");
+        assert_eq!(fs::read_to_string(&to)?, "two");
+        // The mode depends on the umask of this process, as for any other file.
+        fs::write(place.path().join("other"), "")?;
+        let mode =
+            |name: &str| fs::metadata(place.path().join(name)).map(|metadata| metadata.permissions().mode());
+        assert_eq!(mode("result")?, mode("other")?);
+        for (path, expected) in [
+            (place.path().join("directory"), "there is a directory of this name"),
+            (place.path().join("missing/result"), "No such file"),
+            (place.path().join("result/below"), "Not a directory"),
+            (place.path().join(".."), "does not end with a name"),
+            (place.path().join("n".repeat(256)), "File name too long"),
+        ] {
+            let error = data.publish(&path).expect_err("it cannot be");
+            assert!(matches!(error, PublishError::Write { .. }));
+            let error = error.to_string();
+            assert!(error.starts_with(&path.display().to_string()) && error.contains(expected), "{error}");
+        }
+        let mut names: Vec<_> = fs::read_dir(place.path())?
+            .map(|entry| entry.map(|entry| entry.file_name()))
+            .collect::<Result<_, _>>()?;
+        names.sort();
+        assert_eq!(
+            names,
+            [
+                "directory",
+                "other",
+                "result",
+                long.file_name().and_then(|name| name.to_str()).expect("it has one")
+            ]
+        );
+        Ok(())
+    })
 }
 
 #[test]
 fn publish_writes_through_links_and_devices_and_keeps_modes() -> io::Result<()> {
-    let place = tempfile::tempdir()?;
-    let at = |name: &str| place.path().join(name);
-    let data = Data::new(file("new"));
-    fs::write(at("target"), "previous")?;
-    fs::set_permissions(at("target"), fs::Permissions::from_mode(0o600))?;
-    symlink("target", at("link"))?;
-    data.publish(at("link")).expect("the target is written");
-    assert!(fs::symlink_metadata(at("link"))?.is_symlink());
-    assert_eq!(fs::read_to_string(at("target"))?, "new");
-    assert_eq!(fs::metadata(at("target"))?.permissions().mode() & 0o777, 0o600);
-    data.publish("/dev/null").expect("the device is written");
-    assert!(!fs::symlink_metadata("/dev/null")?.is_file());
-    Ok(())
+    sequential(|| {
+        let place = tempfile::tempdir()?;
+        let at = |name: &str| place.path().join(name);
+        let data = Data::new(file("new"));
+        fs::write(at("target"), "previous")?;
+        fs::set_permissions(at("target"), fs::Permissions::from_mode(0o600))?;
+        symlink("target", at("link"))?;
+        data.publish(at("link")).expect("the target is written");
+        assert!(fs::symlink_metadata(at("link"))?.is_symlink());
+        assert_eq!(fs::read_to_string(at("target"))?, "new");
+        assert_eq!(fs::metadata(at("target"))?.permissions().mode() & 0o777, 0o600);
+        data.publish("/dev/null").expect("the device is written");
+        assert!(!fs::symlink_metadata("/dev/null")?.is_file());
+        Ok(())
+    })
 }
 
 #[test]
@@ -285,15 +290,17 @@ fn publish_outside_of_folder_is_refused_and_names_option() -> io::Result<()> {
 
 #[test]
 fn publish_again_removes_partial_file_of_killed_attempt() -> io::Result<()> {
-    let place = tempfile::tempdir()?;
-    let to = place.path().join("report");
-    let data = Data::new(file("whole"));
-    let operation = data.operation().expect("a program has one");
-    let left = place.path().join(format!(".report.{operation}.1"));
-    fs::write(&left, "part")?;
-    data.publish(&to).expect("it is written");
-    assert!(!left.exists() && to.exists());
-    Ok(())
+    sequential(|| {
+        let place = tempfile::tempdir()?;
+        let to = place.path().join("report");
+        let data = Data::new(file("whole"));
+        let operation = data.operation().expect("a program has one");
+        let left = place.path().join(format!(".report.{operation}.1"));
+        fs::write(&left, "part")?;
+        data.publish(&to).expect("it is written");
+        assert!(!left.exists() && to.exists());
+        Ok(())
+    })
 }
 
 #[test]

@@ -25,7 +25,7 @@ use crate::{
     failure::{Failed, Trouble},
     invocation::Put,
     node::run_here,
-    program::{CallsOfTasks, end_of_task},
+    program::{CallsOfTasks, Flow},
     task::{TaskDef, Tasks},
     value::Value,
 };
@@ -120,9 +120,11 @@ fn run_request(tasks: &Tasks, request: Request, inputs: Vec<Value>) -> Result<Ve
         elsewhere: Vec::new(),
     };
     let deadline = left_ms.and_then(|ms| Instant::now().checked_add(Duration::from_millis(ms)));
+    // This process has no coordinator, so the calls that the task makes run here immediately.
+    let flow = Flow::sequential();
+    let _entered = flow.enter();
     let written = run_here(&assignment, inputs, deadline, &CallsOfTasks)?;
-    // This process has no coordinator, so the calls made by the task were run here at once.
-    end_of_task()?;
+    flow.wait_for_all().map_err(|failure| Failed::of(failure.to_string()))?;
     let value = |put| match put {
         Put::Value(value) => value,
         Put::HandedOn(_) => unreachable!("its calls are not those of the graph"),

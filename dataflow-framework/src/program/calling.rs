@@ -46,8 +46,11 @@ pub struct Calling {
 
 impl Calling {
     /// Starts a call.
+    ///
+    /// # Panics
+    /// Panics outside of a workflow.
     pub fn of(task: &'static TaskDef, options: Options) -> Self {
-        let flow = Flow::current();
+        let flow = Flow::current(task.name);
         let number = flow.number_of(task);
         let options = flow.counting(options);
         let refused = refusal(task, number.is_some(), options);
@@ -76,8 +79,7 @@ impl Calling {
         // A reader gets the output of all earlier calls.
         handle.take_commuting();
         if !Rc::ptr_eq(&self.flow, &handle.flow) {
-            self.refused =
-                Some("an argument is data of another workflow, or was made outside of this one".to_owned());
+            self.refused = Some("an argument is data of another workflow".to_owned());
         }
     }
 

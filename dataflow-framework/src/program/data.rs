@@ -54,8 +54,11 @@ impl<T: Datum> Data<T> {
 
     /// Adds a value to the workflow. Assigned to a handle, it replaces the handle's previous data without
     /// waiting for it.
+    ///
+    /// # Panics
+    /// Panics outside of a workflow.
     pub fn new(value: T) -> Self {
-        let flow = Flow::current();
+        let flow = Flow::current("Data::new");
         let version = flow.bring(Value::new(value));
         Self::of(Handle::counted(&flow, version))
     }
@@ -115,7 +118,7 @@ impl<T: Datum> Data<T> {
     /// Fails if another task has made the data; or if it is needed immediately and will never be available.
     #[doc(hidden)]
     pub fn hand_on(&self, call: &mut Invocation<'_>) -> Result<(), Failed> {
-        if !Rc::ptr_eq(&self.handle.flow, &Flow::current()) {
+        if !Rc::ptr_eq(&self.handle.flow, &Flow::current("Data")) {
             return Err(Failed::of("it returns data that neither it nor its calls have made"));
         }
         call.hand_on(self.handle.flow.hand_on(self.handle.version)?);

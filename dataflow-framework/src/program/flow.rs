@@ -97,29 +97,31 @@ impl Nesting for CallsOfTasks {
     }
 }
 
-/// Ends a task whose calls ran immediately, so that only it knows them.
-///
-/// # Errors
-/// Returns the first of their failures that the task has not received.
-pub(crate) fn end_of_task() -> Result<(), Failed> {
-    let flow = CURRENT.with_borrow(Option::clone);
-    flow.map_or(Ok(()), |flow| flow.wait_for_all()).map_err(|failure| Failed::of(failure.to_string()))
-}
-
 impl Flow {
     pub(crate) fn new(engine: Arc<Engine>, tasks: Option<Arc<Tasks>>) -> Rc<Self> {
         Self::by(Maker::Program(engine), tasks)
     }
 
-    /// Returns the flow of this thread. Outside of a workflow, its calls run immediately.
-    pub(crate) fn current() -> Rc<Self> {
-        CURRENT.with_borrow_mut(|current| Rc::clone(current.get_or_insert_with(Self::of_thread)))
+    /// Creates the flow of a program whose calls run immediately on its thread, without a table of tasks.
+    pub(crate) fn sequential() -> Rc<Self> {
+        Self::new(Engine::new(Arc::default(), Store::default(), 0, usize::MAX, None), None)
     }
 
-    fn of_thread() -> Rc<Self> {
-        let Some(running) = RUNNING.take() else {
-            return Self::new(Engine::new(Arc::default(), Store::default(), 0, usize::MAX, None), None);
-        };
+    /// Returns the flow of this thread, for the function or task `what`.
+    ///
+    /// # Panics
+    /// If the thread runs neither a program nor a task.
+    pub(crate) fn current(what: &str) -> Rc<Self> {
+        CURRENT.with_borrow_mut(|current| Rc::clone(current.get_or_insert_with(|| Self::of_task(what))))
+    }
+
+    fn of_task(what: &str) -> Rc<Self> {
+        let running = RUNNING.take().unwrap_or_else(|| {
+            panic!(
+                "`{what}` is called on a thread that runs neither the program nor a task of a workflow: call it in the \
+                 program that `Workflow::run` runs; in tests, `Workflow::sequential` runs each call immediately"
+            )
+        });
         let tasks = running.executor.tasks.clone();
         Self::by(Maker::Task(Box::new(Nested::new(running))), tasks)
     }

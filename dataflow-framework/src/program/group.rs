@@ -10,6 +10,9 @@ use crate::failure::Failure;
 /// # Errors
 /// Returns the first failure that the program has not received yet; all of them then count as received.
 ///
+/// # Panics
+/// Panics outside of a workflow.
+///
 /// # Examples
 /// ```
 /// use dataflow_framework::{Failure, Workflow, barrier, task, tasks};
@@ -29,10 +32,13 @@ use crate::failure::Failure;
 /// # Ok::<(), dataflow_framework::WorkflowError>(())
 /// ```
 pub fn barrier() -> Result<(), Failure> {
-    Flow::current().wait_for_all()
+    Flow::current("barrier").wait_for_all()
 }
 
 /// Makes the calls of a closure a group, and returns it with the result of the closure. Groups may be nested.
+///
+/// # Panics
+/// Panics outside of a workflow.
 ///
 /// # Examples
 /// ```
@@ -76,7 +82,7 @@ pub fn barrier() -> Result<(), Failure> {
 /// # Ok::<(), WorkflowError>(())
 /// ```
 pub fn group<R>(calls: impl FnOnce() -> R) -> (Group, R) {
-    let flow = Flow::current();
+    let flow = Flow::current("group");
     let start = flow.next();
     flow.open_group();
     let opened = Opened { flow: &flow, start };

@@ -28,6 +28,6 @@ pub use self::{
 };
 pub(crate) use self::{
     engine::{Engine, Others, Stopped},
-    flow::{CallsOfTasks, Flow, end_of_task},
+    flow::{CallsOfTasks, Flow},
     records::entries,
 };

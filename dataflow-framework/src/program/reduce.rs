@@ -95,7 +95,7 @@ impl<T: Datum, M: Fn(&mut Data<T>, &Data<T>)> Reduction<T, M> {
         if !is_in_any_order {
             return in_tree(parts, merge);
         }
-        let flow = Flow::current();
+        let flow = Flow::current("reduce");
         match flow.freedom() {
             Freedom::None => in_tree(parts, merge),
             Freedom::OrderOfList => in_order(parts, merge),

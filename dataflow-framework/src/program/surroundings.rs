@@ -2,7 +2,7 @@
 //!
 //! A program that restarts on another node has to make the same calls, so it must not depend on values that may
 //! have changed. The results of these functions are recorded before the program continues, and are the same
-//! after a restart. In a workflow on one machine, in tasks and outside of workflows they are not recorded.
+//! after a restart. In a workflow on one machine and in tasks they are not recorded.
 //!
 //! ```
 //! use std::time::SystemTime;
@@ -29,13 +29,16 @@ use crate::encoding::{decode, encode};
 /// Returns the clock time of the node on which the program first calls this.
 ///
 /// # Panics
-/// Panics if the clock is before 1970.
+/// Panics outside of a workflow, and if the clock is before 1970.
 #[must_use]
 pub fn now() -> SystemTime {
     ask("now", SystemTime::now)
 }
 
 /// Returns a random number.
+///
+/// # Panics
+/// Panics outside of a workflow.
 #[must_use]
 pub fn random() -> u64 {
     ask("random", || RandomState::new().hash_one(()))
@@ -43,6 +46,9 @@ pub fn random() -> u64 {
 
 /// Returns an environment variable of the node on which the program first calls this; `None` if it is not set,
 /// or not Unicode.
+///
+/// # Panics
+/// Panics outside of a workflow.
 #[must_use]
 pub fn env(name: &str) -> Option<String> {
     ask(&format!("env {name}"), || environment::var(name).ok())
@@ -53,7 +59,7 @@ pub fn env(name: &str) -> Option<String> {
 /// `what` names the question: a restarted program that asks another question fails.
 ///
 /// # Panics
-/// Panics if the answer cannot be encoded.
+/// Panics outside of a workflow, and if the answer cannot be encoded.
 ///
 /// # Examples
 /// ```
@@ -66,7 +72,7 @@ pub fn env(name: &str) -> Option<String> {
 /// # Ok::<(), dataflow_framework::WorkflowError>(())
 /// ```
 pub fn ask<T: Serialize + DeserializeOwned>(what: &str, answer: impl FnOnce() -> T) -> T {
-    let flow = Flow::current();
+    let flow = Flow::current(what);
     let chosen = flow.decide(what, || {
         let encoded = encode(&answer());
         Ok::<_, Infallible>(encoded.unwrap_or_else(|failed| panic!("{what}: {}", failed.reason)))
