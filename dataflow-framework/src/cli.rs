@@ -104,7 +104,6 @@ pub fn run<P: Command>(
     taskwork_cli::run::<CommandLine<P>>(arguments)
 }
 
-/// The command line of a program.
 struct CommandLine<P>(PhantomData<fn() -> P>);
 
 /// The options of a program, and those of every workflow.
@@ -140,7 +139,6 @@ struct NodeOptions {
     publish_to: Option<PathBuf>,
 }
 
-/// Parses the size of a store.
 fn store(text: &str) -> Result<u64, String> {
     crate::size::parse(text)
 }

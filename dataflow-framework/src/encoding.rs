@@ -11,7 +11,6 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use crate::failure::Failed;
 
-/// Encodes a value.
 pub(crate) fn encode<T: Serialize>(value: &T) -> Result<Vec<u8>, Failed> {
     let encoded = bincode::serde::encode_to_vec(value, standard());
     encoded.map_err(|error| Failed::of(format!("a {} cannot be encoded: {error}", type_name::<T>())))

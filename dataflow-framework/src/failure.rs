@@ -30,7 +30,6 @@ struct Inner {
     reason: String,
     /// Whether the program has received it.
     is_seen: AtomicBool,
-    /// Whether it cancels the other calls of its group.
     cancels_group: AtomicBool,
 }
 
@@ -228,7 +227,6 @@ impl Failed {
         if self.trouble == Trouble::Task { Self { trouble: Trouble::Node, ..self } } else { self }
     }
 
-    /// Creates it from a panic.
     pub(crate) fn panicked(panic: &(dyn Any + Send)) -> Self {
         let text = panic.downcast_ref::<&str>().copied();
         let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));

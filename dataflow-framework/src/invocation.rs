@@ -51,7 +51,6 @@ impl<'a> Invocation<'a> {
         Self { arguments: arguments.iter(), inputs: inputs.into_iter(), written: Vec::new(), put }
     }
 
-    /// Returns the output of the task.
     pub(crate) fn into_written(self) -> Vec<Put> {
         self.written
     }

@@ -7,14 +7,12 @@ use std::{
 
 use serde::{Deserialize, Deserializer};
 
-/// The labels that a call needs.
 type Needs = &'static [&'static str];
 
 /// All lists of labels received so far. They are never freed, and each is stored once: their number is bounded by the
 /// program.
 static TOLD: Mutex<BTreeSet<Needs>> = Mutex::new(BTreeSet::new());
 
-/// Deserializes the labels that a call needs.
 pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Needs, D::Error> {
     let labels = Vec::<String>::deserialize(deserializer)?;
     if labels.is_empty() {

@@ -90,7 +90,6 @@ impl Tasks {
         position.and_then(|position| u32::try_from(position).ok())
     }
 
-    /// Returns the task with this number.
     pub(crate) fn numbered(&self, number: u32) -> Option<&'static TaskDef> {
         self.by_name.values().nth(usize::try_from(number).ok()?).copied()
     }

@@ -47,18 +47,15 @@ const ON_FAILURE: [(&str, &str); 4] = [
 const IGNORE: &str = "Ignore";
 
 impl Options {
-    /// Returns whether none is given.
     pub(crate) fn are_none(&self) -> bool {
         self.given.is_empty()
     }
 
-    /// Returns whether failures of the task are ignored.
     pub(crate) fn ignores(&self) -> bool {
         self.ignores
     }
 }
 
-/// Parses the reaction to a failure.
 fn on_failure(input: ParseStream<'_>) -> Result<&'static str> {
     let name: Ident = input.parse()?;
     let known = ON_FAILURE.iter().find(|(known, _)| name == known);
@@ -78,7 +75,6 @@ fn timeout(input: ParseStream<'_>) -> Result<TokenStream> {
     Ok(quote!(::core::option::Option::Some(::core::time::Duration::new(#seconds, #nanoseconds))))
 }
 
-/// Parses the value of an option.
 fn value(name: &Ident, input: ParseStream<'_>) -> Result<TokenStream> {
     if name == "spread" || name == "everywhere" {
         return Ok(quote!(true));

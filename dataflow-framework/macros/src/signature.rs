@@ -5,7 +5,6 @@ use syn::{
     TypePath, spanned::Spanned as _,
 };
 
-/// The error for a lifetime.
 const LIFETIME: &str = "what a task reads lives as long as its call: leave the lifetime out";
 
 /// The types of a function.
@@ -14,7 +13,6 @@ pub(crate) struct Signature {
     pub(crate) returned: Returned,
 }
 
-/// A parameter of a task.
 pub(crate) struct Parameter {
     pub(crate) name: Ident,
     pub(crate) access: Access,

@@ -140,7 +140,6 @@ impl Following {
         self.line().frame(now_ms)
     }
 
-    /// Handles the orders of the coordinator.
     pub(super) fn receive(&self, tasks: &Tasks, frame: Frame, now_ms: u64) {
         self.heard_ms.store(now_ms, Relaxed);
         let orders = self.line().receive(frame, now_ms);
@@ -231,7 +230,6 @@ impl Following {
     }
 }
 
-/// Locks the remembered calls of the program.
 pub(super) fn lock(memory: &Memory) -> MutexGuard<'_, History> {
     memory.lock().unwrap_or_else(PoisonError::into_inner)
 }

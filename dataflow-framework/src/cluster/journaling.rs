@@ -48,7 +48,6 @@ const STOP_LOOK: Duration = Duration::from_millis(100);
 #[derive(Debug, Default)]
 pub(super) struct Writing {
     stage: Stage,
-    /// The number of writes.
     writes: u64,
     /// The times of the last write, and of the last write of marks.
     last_ms: u64,
@@ -75,7 +74,6 @@ enum Stage {
     Over,
 }
 
-/// A write request.
 enum Write {
     Take(u64),
     Append(Vec<u8>),

@@ -57,7 +57,6 @@ pub(super) struct Leading {
     /// Whether this node was allowed to leave: it no longer waits for copies or journal entries of data that others
     /// still have.
     is_going: AtomicBool,
-    /// The state of the journal.
     pub(super) writing: Mutex<Writing>,
     pub(super) is_taken: Bell,
 }
@@ -83,7 +82,6 @@ struct Followers {
 }
 
 struct Known {
-    /// The lines to the nodes.
     by_node: BTreeMap<NodeId, Follower>,
     /// The nodes, indexed by member number; the first one is this node.
     nodes: Vec<NodeId>,
@@ -206,7 +204,6 @@ impl Leading {
         }
     }
 
-    /// Handles a message from another node.
     pub(super) fn receive(&self, from: NodeId, line: u32, frame: Frame, now_ms: u64) {
         let mut known = self.others.known();
         let Some(follower) = known.by_node.get_mut(&from).filter(|follower| follower.member.0 == line) else {
@@ -255,7 +252,6 @@ impl Leading {
         }
     }
 
-    /// Returns the frames to send now.
     pub(super) fn frames(&self, now_ms: u64) -> Vec<(NodeId, Content)> {
         if now_ms >= self.remembered_ms.load(Relaxed) + REMEMBER_MS || self.engine.may_go() {
             self.remembered_ms.store(now_ms, Relaxed);

@@ -7,7 +7,6 @@ use crate::{encoding::encode, failure::Failed};
 /// The maximum size of an answer that is kept in JSON as well, in bytes.
 const SHOWN_BYTES_MAX: usize = 64 << 10;
 
-/// The output of a program.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct ProgramOutput {
     pub(super) encoded: Vec<u8>,

@@ -42,7 +42,6 @@ pub(super) struct WorkflowNode {
     pub(super) wake: Arc<Notify>,
 }
 
-/// The current state of this node in the job.
 struct State {
     /// Set while the companion runs.
     post: Option<Post>,
@@ -54,7 +53,6 @@ struct State {
     program: Progress,
     /// The greatest generation of a run seen.
     generation: u64,
-    /// Whether the node was asked to leave.
     is_leaving: bool,
     /// The rescue of data that delays the exit of the node.
     rescue: Option<Rescue>,
@@ -81,7 +79,6 @@ enum Role {
     Leads(Arc<Leading>),
 }
 
-/// The progress of the program on this node.
 enum Progress {
     NotBegun,
     Runs(Waker),
@@ -144,7 +141,6 @@ impl WorkflowNode {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Starts to take part.
     pub(super) fn start(&self, messenger: Messenger, node: NodeId, capacity: Capacity, is_embedded: bool) {
         self.platform.set_node(node);
         self.executor.set_name(node);
@@ -156,7 +152,6 @@ impl WorkflowNode {
         }
     }
 
-    /// Handles the arrival of another node.
     pub(super) fn joined(&self, node: NodeId) {
         let mut state = self.lock();
         if state.post.as_ref().is_some_and(|post| post.node == node) || !state.nodes.insert(node) {
@@ -169,7 +164,6 @@ impl WorkflowNode {
         }
     }
 
-    /// Handles the departure of a node.
     pub(super) fn left(&self, node: NodeId) {
         let mut state = self.lock();
         state.nodes.remove(&node);
@@ -192,7 +186,6 @@ impl WorkflowNode {
         }
     }
 
-    /// Handles a message.
     pub(super) fn message(&self, from: NodeId, bytes: &[u8], now_ms: u64) {
         let Ok(Message { run, content }) = Message::decode(bytes) else {
             return tracing::warn!(%from, "a message of a companion could not be read");
@@ -248,7 +241,6 @@ impl WorkflowNode {
         }
     }
 
-    /// Returns the role of this node in a run.
     fn role(&self, run: Run) -> Role {
         let role = self.lock().role.clone();
         if role.run() == Some(run) { role } else { Role::Idle }
@@ -433,7 +425,6 @@ impl WorkflowNode {
         drop(rescue);
     }
 
-    /// Ends all work.
     pub(super) fn end(&self) {
         let last = self.last_sight();
         let mut state = self.lock();

@@ -20,7 +20,6 @@ pub(crate) struct NewCall {
     pub(crate) number: u32,
     pub(crate) options: Options,
     pub(crate) arguments: Vec<Argument>,
-    /// The number of versions that it writes.
     pub(crate) writes: u32,
     /// The reason why the call cannot run, if there is one.
     pub(crate) refused: Option<Failure>,
@@ -30,14 +29,12 @@ pub(crate) struct NewCall {
     pub(crate) commute: Option<Commute>,
 }
 
-/// The outcome of a call.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) enum Outcome {
     /// All its versions are available.
     Written {
         /// The sizes of the versions, as far as they are known.
         bytes: Vec<u64>,
-        /// The duration.
         ns: u64,
     },
     /// The same for a call that does not run again once this is recorded.
@@ -63,13 +60,10 @@ pub(crate) enum Outcome {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(crate) struct Manner {
     pub(crate) failing: Failing,
-    /// The maximum duration.
     pub(crate) timeout: Option<Duration>,
     /// Whether the task runs twice, to compare the outputs.
     pub(crate) is_checked: bool,
-    /// Whether the timing of the run is reported.
     pub(crate) is_timed: bool,
-    /// Whether the task runs in its own process.
     pub(crate) is_isolated: bool,
     /// The maximum memory of that process, in bytes.
     pub(crate) memory_max: Option<u64>,
@@ -92,7 +86,6 @@ pub(crate) enum Failing {
 #[derive(Debug)]
 pub(super) struct Call {
     pub(super) task: &'static TaskDef,
-    /// The maker of the call.
     pub(super) origin: Origin,
     pub(super) mark: Mark,
     pub(super) options: Options,
@@ -103,7 +96,6 @@ pub(super) struct Call {
     pub(super) state: CallState,
     /// The size of its inputs in bytes, if it was too large for the store of a member; otherwise 0.
     pub(super) store: u64,
-    /// The number of failed runs.
     pub(super) failures: u32,
     /// The number of lost members that ran it.
     pub(super) deaths: u32,
@@ -129,7 +121,6 @@ pub(super) enum CallState {
 }
 
 impl Call {
-    /// Returns its requirements on its member.
     pub(super) fn demand(&self) -> Demand {
         Demand { store: self.store, ..Demand::of(&self.options) }
     }
@@ -195,7 +186,6 @@ pub(crate) struct Unfit {
     pub(crate) cause: Cause,
 }
 
-/// The cause of a failed attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Cause {
     /// A fault of the member, such as a full disk.

@@ -33,7 +33,6 @@ impl Graph {
         self.reductions.holds(id) || self.chains.holds(id)
     }
 
-    /// Adds a new call to its chain.
     pub(super) fn join_chain(&mut self, id: CallId) {
         let Some(first) = self.chains.chain_of(id) else { return };
         if self.chains.decided.contains_key(&id) {
@@ -46,7 +45,6 @@ impl Graph {
         self.chains.stirred.insert(first);
     }
 
-    /// Handles a version that became available for turns.
     pub(super) fn on_available_for_turns(&mut self, readers: &[CallId]) {
         if self.chains.by_first.is_empty() {
             return;
@@ -83,7 +81,6 @@ impl Graph {
         others.flat_map(|(_, argument)| argument.versions()).all(|read| self.versions[read].is_present())
     }
 
-    /// Decides the work of turns.
     pub(super) fn decide_turns(&mut self) {
         while let Some(first) = self.chains.stirred.pop_first() {
             while self.decide_turn(first) {}
@@ -176,7 +173,6 @@ impl Graph {
         }
     }
 
-    /// Handles the record of the work of a turn.
     pub(super) fn on_turn_recorded(&mut self, id: CallId, with: CallId) {
         self.chains.decided.insert(id, with);
         self.release_turn(id);

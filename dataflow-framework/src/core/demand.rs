@@ -20,7 +20,6 @@ pub(crate) struct Demand {
     pub(crate) needs: &'static [&'static str],
 }
 
-/// The capacity of a member.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(crate) struct Capacity {
     pub(crate) workers: u32,
@@ -36,12 +35,17 @@ pub(crate) struct Capacity {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Lack {
     /// A number of workers.
-    Cores { demanded: u32, most: u32 },
+    Cores {
+        demanded: u32,
+        most: u32,
+    },
     /// An amount of memory, in bytes.
-    Memory { demanded: u64, most: u64 },
+    Memory {
+        demanded: u64,
+        most: u64,
+    },
     /// A store for inputs of this size, in bytes.
     Store(u64),
-    /// A label.
     Label(&'static str),
     /// Each requirement is satisfied by some member, but not all by the same one.
     Together,

@@ -347,7 +347,6 @@ fn marks_of_long_program_are_sampled_over_all_calls() {
     assert!(early >= 8, "{marks:?}");
 }
 
-/// Confirms that versions were written to the journal.
 fn confirm_preserved(graph: &mut Graph, versions: &[VersionId]) {
     for version in versions {
         graph.journalled(Fact::Kept { version: *version, mark: Mark::default(), value: vec![0; 8] });

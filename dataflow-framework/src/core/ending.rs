@@ -66,7 +66,6 @@ impl Graph {
         }
     }
 
-    /// Records the duration of a call.
     pub(super) fn record_duration(&mut self, id: CallId, ns: u64) {
         let task = self.calls[&id].task;
         self.members.took(task, ns);

@@ -57,7 +57,6 @@ pub(crate) struct Decision {
 pub(crate) enum Choice {
     /// An encoded value.
     Value(Vec<u8>),
-    /// The calls that were cancelled.
     Cancelled(Vec<Range<CallId>>),
 }
 

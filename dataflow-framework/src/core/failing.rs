@@ -78,7 +78,6 @@ impl Graph {
         }
     }
 
-    /// Returns a failure of a call.
     pub(super) fn failure_of(&self, id: CallId, reason: impl Into<String>) -> Failure {
         let task = self.calls.get(&id).map_or("", |call| call.task.name);
         self.located(id, Failure::new(task, id, reason))
@@ -187,12 +186,10 @@ impl Graph {
         !self.history_has(id, call.origin) && !call.written(id).any(is_present)
     }
 
-    /// Returns whether a call has not ended.
     pub(crate) fn is_unfinished(&self, id: CallId) -> bool {
         self.calls.get(&id).is_some_and(|call| call.state != CallState::Done)
     }
 
-    /// Returns the failures of calls.
     pub(crate) fn failures(&self) -> &[Failure] {
         &self.failures
     }

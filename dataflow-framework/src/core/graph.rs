@@ -80,9 +80,7 @@ pub(crate) struct Graph {
     pub(super) chains: Chains,
     /// The groups of the program.
     pub(super) groups: Groups,
-    /// The number of calls that are not finished.
     pub(super) unfinished: usize,
-    /// The pending actions.
     pub(super) actions: Vec<Action>,
     /// Events that the observer has not seen yet; `None` without an observer.
     seen: Option<Vec<Seen>>,
@@ -93,20 +91,15 @@ pub(crate) struct Graph {
     /// Whether each call runs twice, to compare the outputs.
     pub(super) is_checked: bool,
     pub(super) figures: Figures,
-    /// Data for observers.
     pub(super) observed: Observed,
 }
 
-/// An action to perform.
 #[derive(Debug)]
 pub(crate) enum Action {
-    /// Run a call on a member.
     Assign(Member, Assignment),
-    /// Let a member drop a version.
     Forget(Member, VersionId),
     /// Fetch a version to the node of the program.
     Bring(Source),
-    /// Copy a version to a member.
     Copy(Member, Source),
     /// Let a leaving member go: it has nothing that others need.
     LetGo(Member),
@@ -117,12 +110,18 @@ pub(crate) enum Action {
     /// Write a fact to the journal, and [confirm](Graph::journalled) it.
     Record(Fact),
     /// Restore a version from the journal to the node of the program.
-    Restore { version: VersionId, mark: Mark, value: Arc<[u8]> },
+    Restore {
+        version: VersionId,
+        mark: Mark,
+        value: Arc<[u8]>,
+    },
     /// Write a version on the node of the program to the journal, since all members leave.
-    Preserve { version: VersionId, mark: Mark },
+    Preserve {
+        version: VersionId,
+        mark: Mark,
+    },
 }
 
-/// A call to run.
 #[derive(Debug, Clone)]
 pub(crate) struct Assignment {
     pub(crate) call: CallId,
@@ -203,7 +202,6 @@ impl Graph {
         }
     }
 
-    /// Takes the collected events.
     pub(crate) fn take_seen(&mut self) -> Vec<Seen> {
         self.seen.as_mut().map(std::mem::take).unwrap_or_default()
     }
@@ -455,17 +453,14 @@ impl Graph {
         version.filter(|version| !version.is_with(Member::HERE)).map(|version| version.mark)
     }
 
-    /// Returns the task of a known call.
     pub(crate) fn task_of(&self, call: CallId) -> Option<&'static TaskDef> {
         self.calls.get(&call).map(|call| call.task)
     }
 
-    /// Returns the number of unfinished calls.
     pub(crate) fn unfinished(&self) -> usize {
         self.unfinished
     }
 
-    /// Returns the statistics.
     pub(crate) fn figures(&self) -> Figures {
         self.figures
     }

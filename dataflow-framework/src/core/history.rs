@@ -108,7 +108,6 @@ impl History {
         self.ended.insert(start, end);
     }
 
-    /// Adds the content of another history.
     pub(crate) fn add(&mut self, other: Self) {
         for (start, end) in other.ended {
             self.add_range(start, end);

@@ -80,7 +80,6 @@ struct Owed {
 }
 
 impl Line {
-    /// Adds a message.
     pub(crate) fn push(&mut self, message: Vec<u8>) {
         self.bytes += message.len();
         self.messages.push_back(message);

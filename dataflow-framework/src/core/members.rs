@@ -109,7 +109,6 @@ struct Load {
     lent: u64,
     /// Whether it receives no more calls, because it leaves.
     is_leaving: bool,
-    /// Whether it was allowed to go.
     may_go: bool,
     /// The size of the data that it has received from leaving members, in bytes.
     rescued: u64,
@@ -209,7 +208,6 @@ impl Members {
         self.known.contains_key(&member)
     }
 
-    /// Records that a call was assigned to a member.
     pub(super) fn on_assigned(&mut self, member: Member, claim: Claim, is_spread: bool) {
         if let Some(load) = self.known.get_mut(&member) {
             load.occupy(claim);
@@ -271,12 +269,10 @@ impl Members {
         crew
     }
 
-    /// Returns the number of members.
     pub(super) fn len(&self) -> usize {
         self.known.len()
     }
 
-    /// Returns whether there are several members.
     pub(super) fn are_several(&self) -> bool {
         self.known.len() > 1
     }

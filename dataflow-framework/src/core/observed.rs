@@ -20,7 +20,6 @@ pub(super) struct Observed {
 #[derive(Debug)]
 pub(super) struct Tally {
     pub(super) task: &'static TaskDef,
-    /// The number of calls made.
     pub(super) made: u64,
     /// The number of calls that failed, or were cancelled with others.
     pub(super) given_up: u64,

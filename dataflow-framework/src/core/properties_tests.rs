@@ -42,7 +42,6 @@ fn default_of(slot: u32, updated: &[u64]) -> u64 {
     updated.get(slot as usize).copied().unwrap_or_default()
 }
 
-/// A running call.
 #[derive(Debug)]
 struct Running {
     member: Member,
@@ -78,7 +77,6 @@ struct Run {
     running: Vec<Running>,
     /// Pending copies to members.
     copies: Vec<(Member, Source)>,
-    /// The members that were asked to leave.
     leaving: BTreeSet<Member>,
     /// The lost members that the graph still assumes to be there.
     vanished: BTreeSet<Member>,
@@ -99,7 +97,6 @@ struct Run {
     durable: BTreeSet<CallId>,
     /// The outputs of durable calls that were seen.
     seen: BTreeMap<VersionId, u64>,
-    /// The number of executions of calls.
     executions: u64,
     /// The number of calls that were repeated after losses, in earlier runs of the program.
     repeated: u64,
@@ -108,7 +105,6 @@ struct Run {
     /// The number of versions that each call writes.
     writes: BTreeMap<CallId, u32>,
     members: u32,
-    /// The number of workers of each member.
     workers: BTreeMap<Member, u32>,
     /// The first call of the open group, and whether the group may be cancelled.
     group: Option<(CallId, bool)>,

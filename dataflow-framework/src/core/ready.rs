@@ -67,7 +67,6 @@ pub(super) type Urgency = (Reverse<i32>, Reverse<u32>);
 /// The order of calls.
 pub(super) type Key = (Urgency, CallId);
 
-/// Returns the urgency of a call.
 pub(super) fn urgency(priority: i32, level: u32) -> Urgency {
     (Reverse(priority), Reverse(level))
 }
@@ -113,19 +112,16 @@ impl Ready {
         nearness
     }
 
-    /// Returns the first call.
     pub(super) fn first(&self) -> Option<Key> {
         self.all.first().copied()
     }
 
-    /// Takes the first call.
     pub(super) fn pop(&mut self) -> Option<CallId> {
         let (_, call) = self.all.pop_first()?;
         self.remove_neighbourhood(call);
         Some(call)
     }
 
-    /// Takes a call for a member.
     pub(super) fn take(&mut self, (urgency, call): Key, member: Member) {
         self.all.remove(&(urgency, call));
         let Nearness { home, meets } = self.remove_neighbourhood(call);
@@ -147,7 +143,6 @@ impl Ready {
         }
     }
 
-    /// Returns the next call for a member.
     pub(super) fn next_for(&self, member: Member) -> Option<Key> {
         let first = *self.all.first()?;
         let (urgency, _) = first;

@@ -32,7 +32,6 @@ use crate::ids::{Argument, CallId, VersionId};
 const NEAR_MAX: usize = 32;
 
 impl Graph {
-    /// Adds the next call to a reduction.
     pub(super) fn join_reduction(&mut self, id: CallId, merge: Merge, arguments: &[Argument]) {
         self.reductions.join(id, merge, arguments);
     }
@@ -202,7 +201,6 @@ impl Graph {
         }
     }
 
-    /// Recounts the missing inputs of a call.
     pub(super) fn count_missing(&mut self, id: CallId) {
         let call = &self.calls[&id];
         if matches!(call.state, CallState::Inputs(_)) {

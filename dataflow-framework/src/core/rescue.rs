@@ -163,7 +163,6 @@ impl Graph {
         self.rescue_one_of_earlier(id);
     }
 
-    /// Restarts copies to a lost member.
     pub(super) fn restart_copies(&mut self, member: Member) {
         let lost: Vec<_> = self.copying.iter().filter(|(_, to)| **to == member).map(|(id, _)| *id).collect();
         for id in lost {

@@ -51,7 +51,6 @@ pub(crate) struct Source {
     pub(crate) members: Vec<Member>,
 }
 
-/// The copies of a version.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Copies {
     /// Its owners; at least one.
@@ -61,7 +60,6 @@ pub(super) struct Copies {
 }
 
 impl Copies {
-    /// Adds an owner.
     pub(super) fn add(&mut self, member: Member) {
         if !self.members.contains(&member) {
             self.members.push(member);
@@ -108,7 +106,6 @@ impl Version {
         matches!(self.state, State::Present(_))
     }
 
-    /// Returns whether a member has it.
     pub(super) fn is_with(&self, member: Member) -> bool {
         matches!(&self.state, State::Present(copies) if copies.members.contains(&member))
     }

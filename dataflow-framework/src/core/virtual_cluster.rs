@@ -16,7 +16,6 @@ use crate::{
 /// The maximum number of unfinished calls of a program.
 const CALLS_AHEAD_MAX: usize = 100_000;
 
-/// A cluster.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Cluster {
     pub(super) members: u32,
@@ -45,7 +44,6 @@ impl Cluster {
         work_ns as f64 / (ran.ns as f64 * f64::from(self.members * self.workers))
     }
 
-    /// Runs a program.
     pub(super) fn run(self, program: Program) -> Ran {
         let mut graph = Graph::new(self.members > 1);
         for member in 0..self.members {

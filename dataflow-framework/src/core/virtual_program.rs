@@ -91,7 +91,6 @@ impl Program {
         parts[0]
     }
 
-    /// Drops a handle.
     pub(super) fn drop(&mut self, version: VersionId) {
         self.steps.push_back(Step::Drop(version));
     }

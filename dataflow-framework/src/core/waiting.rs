@@ -176,7 +176,6 @@ impl Graph {
         }
     }
 
-    /// Takes the worker of a task back.
     pub(super) fn reclaim_worker(&mut self, parent: CallId) {
         let nest = self.nest(parent);
         if std::mem::take(&mut nest.lends)

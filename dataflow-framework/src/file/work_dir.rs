@@ -101,7 +101,6 @@ impl WorkDir {
 }
 
 impl Folder {
-    /// Creates a directory.
     pub(crate) fn new() -> io::Result<Self> {
         let within = WorkDir::current()?;
         let path = within.directory.path().join(within.next.fetch_add(1, Relaxed).to_string());

@@ -194,7 +194,6 @@ impl Guard {
         Self { tell, thread: thread.ok() }
     }
 
-    /// Reports that the greeting has arrived.
     fn on_greeted(&self) {
         // If the guard has killed the process, the caller notices that.
         let _ = self.tell.send(());

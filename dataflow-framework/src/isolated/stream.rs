@@ -36,7 +36,6 @@ impl From<io::Error> for Broken {
     }
 }
 
-/// Sends a message.
 pub(super) fn send<T: Serialize>(to: &mut impl Write, message: &T) -> Result<(), Broken> {
     let bytes = encode(message).map_err(Broken::Here)?;
     to.write_all(&(bytes.len() as u64).to_le_bytes())?;
@@ -44,7 +43,6 @@ pub(super) fn send<T: Serialize>(to: &mut impl Write, message: &T) -> Result<(),
     Ok(())
 }
 
-/// Receives a message.
 pub(super) fn receive<T: DeserializeOwned>(from: &mut impl Read) -> Result<T, Broken> {
     let length = length(from)?;
     if length > MESSAGE_BYTES_MAX {
@@ -55,7 +53,6 @@ pub(super) fn receive<T: DeserializeOwned>(from: &mut impl Read) -> Result<T, Br
     decode(&bytes).map_err(|failed| wrong(&failed.reason))
 }
 
-/// Sends a version.
 pub(super) fn send_value(to: &mut impl Write, value: &Value) -> Result<(), Broken> {
     if value.size() >= LARGE_BYTES_MIN && !value.is_file() {
         value.spill().map_err(Broken::Here)?;
@@ -79,7 +76,6 @@ pub(super) fn send_value(to: &mut impl Write, value: &Value) -> Result<(), Broke
     Ok(())
 }
 
-/// Receives a version.
 pub(super) fn receive_value(from: &mut impl Read) -> Result<Value, Broken> {
     let mut left = length(from)?;
     if left < LARGE_BYTES_MIN {

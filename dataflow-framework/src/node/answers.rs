@@ -26,7 +26,6 @@ pub(crate) enum Answer {
 }
 
 impl Executor {
-    /// Replies to a request of another node.
     pub(crate) fn answer(self: &Arc<Self>, ask: Ask) -> Answer {
         let version = ask.version;
         let (Some(value), Some(bytes)) = (self.store.get(version), self.store.size(version)) else {
@@ -73,7 +72,6 @@ impl Executor {
         }
     }
 
-    /// Handles a corrupt version.
     fn on_corrupt(&self, version: VersionId, reason: &str) {
         let reason = self.here(reason);
         tracing::warn!(call = version.call, slot = version.slot, reason, "a stored version is corrupt");

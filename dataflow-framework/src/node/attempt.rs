@@ -40,7 +40,6 @@ pub(super) fn run(
     }
 }
 
-/// Returns whether a failure of the call is ignored.
 pub(super) fn ignores(assignment: &Assignment) -> bool {
     assignment.manner.failing != Failing::Nothing
 }

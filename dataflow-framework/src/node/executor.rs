@@ -39,7 +39,6 @@ pub(crate) struct Executor {
     pub(super) store: Store,
     pub(super) queue: Arc<Queue>,
     pub(super) nesting: &'static dyn Nesting,
-    /// The tasks of the program.
     pub(crate) tasks: Option<Arc<Tasks>>,
     /// The pending waits of tasks that make calls.
     pub(super) waits: Waits,
@@ -242,7 +241,6 @@ impl Executor {
         }
     }
 
-    /// Fetches a version.
     pub(crate) fn fetch(self: &Arc<Self>, missing: Missing) {
         let version = missing.version;
         let mut fetches = self.fetches();
@@ -301,7 +299,6 @@ impl Executor {
         self.queue.platform.see(seen);
     }
 
-    /// Receives a piece of a version.
     pub(crate) fn on_piece(self: &Arc<Self>, piece: Piece, now_ms: u64) {
         let mut fetches = self.fetches();
         let Some(arrived) = fetches.on_piece(piece, now_ms) else { return };
@@ -343,7 +340,6 @@ impl Executor {
         self.fetches().on_preparing(from, version, now_ms);
     }
 
-    /// Records that a node is lost.
     pub(crate) fn on_lost(&self, peer: NodeId) {
         self.fetches().on_lost(peer);
     }

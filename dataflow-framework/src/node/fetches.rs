@@ -60,7 +60,6 @@ pub(crate) struct Ask {
     pub(crate) piece: u64,
 }
 
-/// A piece of a version.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Piece {
     pub(crate) ask: Ask,
@@ -79,7 +78,6 @@ impl Piece {
     }
 }
 
-/// A version that has arrived.
 pub(crate) struct Arrived {
     pub(crate) version: VersionId,
     pub(crate) mark: Mark,
@@ -119,7 +117,6 @@ pub(crate) struct Fetches {
     calls: BTreeMap<CallId, (Assignment, usize)>,
 }
 
-/// A version that is being fetched.
 #[derive(Debug)]
 struct Fetch {
     mark: Mark,
@@ -127,7 +124,6 @@ struct Fetch {
     from: VecDeque<NodeId>,
     /// The nodes that did not send it.
     tried: Vec<NodeId>,
-    /// The pieces received so far.
     pieces: Option<Pieces>,
     /// The size and the hash of the whole version, from the first piece.
     whole: Option<(u64, Option<Digest>)>,
@@ -302,7 +298,6 @@ impl Fetches {
         }
     }
 
-    /// Handles the loss of a node.
     pub(crate) fn on_lost(&mut self, peer: NodeId) {
         for fetch in self.under_way.values_mut() {
             if fetch.from.front() == Some(&peer) {
@@ -357,7 +352,6 @@ impl Fetch {
         self.pieces.as_mut().map_or(Ok(()), |pieces| pieces.put(number, bytes))
     }
 
-    /// Returns the pieces to request now.
     fn pieces_to_ask(&mut self) -> Vec<u64> {
         // The first piece has the number of pieces, and shows whether the earlier ones can be used.
         let end = self.whole.map_or(1, |(total, _)| pieces_of(total));

@@ -115,7 +115,6 @@ impl Ledger {
         }
     }
 
-    /// Removes a version.
     pub(super) fn remove(&mut self, version: VersionId) {
         let Some(known) = self.versions.remove(&version) else { return };
         self.idle.remove(&known.used_at);
@@ -178,7 +177,6 @@ impl Ledger {
         Use::Alone(bytes)
     }
 
-    /// Ends a use.
     pub(super) fn end(&mut self, used: Use) {
         match used {
             Use::Alone(bytes) => self.used -= bytes,

@@ -78,7 +78,6 @@ fn copies_to_ask_are_only_copies_above_the_threshold() {
     assert_eq!(ledger.copies_to_ask(), []);
 }
 
-/// An event of a store.
 #[derive(Debug, Clone)]
 enum Event {
     Put(u64, u64, bool),

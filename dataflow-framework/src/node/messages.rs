@@ -131,7 +131,6 @@ impl Order {
 }
 
 impl News {
-    /// Creates the report of an outcome.
     pub(crate) fn ended(call: CallId, outcome: Outcome) -> Self {
         Self::Ended { call, outcome, contents: Vec::new() }
     }

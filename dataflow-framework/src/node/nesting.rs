@@ -104,7 +104,6 @@ impl Executor {
         self.waits.is_active(execution)
     }
 
-    /// Stores data that a task has created.
     pub(crate) fn put_of_task(&self, version: VersionId, value: Value, mark: Mark, bytes: u64) {
         self.put(version, value, mark, if self.has_sizes() { bytes } else { 0 });
     }

@@ -146,7 +146,6 @@ impl Queue {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the load of this node.
     pub(crate) fn load(&self) -> Load {
         let state = self.lock();
         let State { waiting, busy, ended, .. } = &*state;
@@ -158,7 +157,6 @@ impl Queue {
         }
     }
 
-    /// Adds a call.
     pub(crate) fn push(&self, executor: Arc<Executor>, epoch: u64, assignment: Assignment) {
         let mut state = self.lock();
         let waiting = Waiting { executor, epoch, assignment };

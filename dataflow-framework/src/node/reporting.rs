@@ -28,7 +28,6 @@ impl Executor {
         (report.filter(|_| !self.is_over.load(Relaxed)), is_current)
     }
 
-    /// Reports the times of a call.
     pub(super) fn report_timing(&self, epoch: u64, timing: Timing) {
         let assignments = self.assignments();
         let report =
@@ -39,7 +38,6 @@ impl Executor {
         }
     }
 
-    /// Reports the outcome of a call.
     pub(super) fn report_outcome(
         &self,
         epoch: u64,

@@ -38,7 +38,6 @@ pub fn set_store(bytes: u64) {
 /// The memory limit of a store.
 #[derive(Debug)]
 pub(crate) enum Room {
-    /// This number of bytes.
     Bytes(u64),
     /// An equal share of this number of bytes, which is divided among all stores of this kind.
     Share(u64),

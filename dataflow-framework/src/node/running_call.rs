@@ -21,7 +21,6 @@ use crate::{
     value::Value,
 };
 
-/// A running call.
 pub(crate) struct RunningCall {
     pub(super) executor: Arc<Executor>,
     /// The run of the program that has assigned it.
@@ -90,12 +89,10 @@ impl RunningCall {
         Continues::Here
     }
 
-    /// Returns the name of its task.
     pub(crate) fn task(&self) -> &'static str {
         self.assignment.task.name
     }
 
-    /// Returns its id.
     pub(crate) fn call(&self) -> u64 {
         self.assignment.call
     }

@@ -57,7 +57,6 @@ impl Stopwatch {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Records the assignment of a call to this node.
     pub(super) fn on_assigned(&self, call: CallId, now: Instant) {
         self.lock().under_way.insert(call, UnderWay { assigned: now, arrived: None });
     }
@@ -69,7 +68,6 @@ impl Stopwatch {
         }
     }
 
-    /// Records the start of a call.
     pub(super) fn start(&self, call: CallId, now: Instant) -> Lap {
         let mut state = self.lock();
         let under_way = state.under_way.remove(&call).unwrap_or(UnderWay { assigned: now, arrived: None });

@@ -53,7 +53,6 @@ pub(crate) enum Lacking {
 }
 
 impl Store {
-    /// Creates a store with a limit of memory.
     pub(crate) fn limited(room: Room) -> Self {
         let ledger = Ledger::new(room.now());
         Self { limited: Some((room, Mutex::new(ledger))), ..Self::default() }
@@ -109,7 +108,6 @@ impl Store {
         self.lock().get(&version).map(|entry| entry.bytes)
     }
 
-    /// Returns whether a version is here.
     pub(crate) fn has(&self, version: VersionId) -> bool {
         self.lock().contains_key(&version)
     }

@@ -67,7 +67,6 @@ impl Waits {
         self.changed.notify_all();
     }
 
-    /// Ends all executions.
     pub(crate) fn end_all(&self) {
         self.lock().by_task.clear();
         self.changed.notify_all();
@@ -103,7 +102,6 @@ impl Waits {
         }
     }
 
-    /// Waits for a result.
     pub(crate) fn wait(&self, execution: Execution) -> Given {
         let mut state = self.lock();
         loop {

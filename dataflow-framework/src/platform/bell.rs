@@ -23,7 +23,6 @@ struct Simulated {
 }
 
 impl Bell {
-    /// Creates a bell in a world.
     pub(crate) fn simulated(world: Arc<dyn World>) -> Self {
         Self { simulated: Some(Simulated { world, notifier: Arc::default() }), ..Self::default() }
     }

@@ -70,7 +70,6 @@ impl Platform {
         }
     }
 
-    /// Returns whether there is an observer.
     pub(crate) fn is_observed(&self) -> bool {
         matches!(self, Self::Simulated(_))
     }

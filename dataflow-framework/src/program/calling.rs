@@ -40,7 +40,6 @@ pub struct Calling {
     refused: Option<String>,
     /// The updates in any order: the chains of calls, and the positions of the arguments.
     commutes: Vec<Commute>,
-    /// The size of the copied values so far.
     copied_bytes: usize,
 }
 

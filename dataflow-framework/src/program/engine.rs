@@ -50,9 +50,7 @@ pub(crate) struct Engine {
     most: Option<Capacity>,
 }
 
-/// The other nodes.
 pub(crate) trait Others: Send + Sync {
-    /// Sends an order to a node.
     fn order(&self, member: Member, order: &Order);
 
     /// Returns the nodes behind members.

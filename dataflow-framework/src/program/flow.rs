@@ -365,7 +365,6 @@ impl Drop for Entered {
     }
 }
 
-/// A handle of a version.
 pub(crate) struct Handle {
     pub(crate) flow: Rc<Flow>,
     pub(crate) version: VersionId,

@@ -149,7 +149,6 @@ impl Nested {
         }
     }
 
-    /// Waits for a value.
     pub(super) fn get(&self, version: VersionId) -> Result<Value, Failure> {
         let mut given = self.wait(Step::Get(version));
         loop {

@@ -126,7 +126,6 @@ fn fitting(facts: &[Fact]) -> usize {
     count.max(1).min(facts.len())
 }
 
-/// Splits facts into entries.
 pub(crate) fn entries(mut facts: &[Fact]) -> Vec<&[Fact]> {
     let mut entries = Vec::new();
     while !facts.is_empty() {

@@ -26,7 +26,6 @@ use crate::{
 /// The default of [`Workflow::calls_ahead_max`].
 const CALLS_AHEAD_MAX: usize = 100_000;
 
-/// The maximum number of workers.
 const WORKERS_MAX: usize = 1024;
 
 /// A program to run: its tasks, and the place where they run.

@@ -51,7 +51,6 @@ impl Content {
     }
 }
 
-/// The encoding of a value.
 #[derive(Clone)]
 enum Encoded {
     Here(Arc<[u8]>),
@@ -127,12 +126,10 @@ impl Value {
         Self(Arc::new(content))
     }
 
-    /// Creates a value from its encoding.
     pub(crate) fn from_encoded(bytes: Vec<u8>) -> Self {
         Self::of(Encoded::Here(bytes.into()))
     }
 
-    /// Creates a value from its encoding in a file.
     pub(crate) fn from_spilled(spilled: Spilled) -> Self {
         Self::of(Encoded::Spilled(spilled))
     }
@@ -209,7 +206,6 @@ impl Value {
         self.0.encoded().is_some()
     }
 
-    /// Returns the encoding.
     fn encoded(&self) -> Result<Encoded, Failed> {
         let encoded = self.0.encoded().clone();
         if let Some(encoded) = encoded {

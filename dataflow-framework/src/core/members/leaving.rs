@@ -44,7 +44,6 @@ impl Members {
         self.give(bytes, |member| member != than)
     }
 
-    /// Returns whether any member stays.
     pub(in crate::core) fn anybody_stays(&self) -> bool {
         self.known.values().any(|load| !load.is_leaving)
     }
@@ -113,7 +112,6 @@ impl Members {
         is_copied && !has_work(load) && !recording.contains(&member) && !must_stay
     }
 
-    /// Returns the staying members.
     pub(in crate::core) fn all_staying(&self) -> Vec<Member> {
         let staying = self.known.iter().filter(|(_, load)| !load.is_leaving);
         staying.map(|(member, _)| *member).collect()

@@ -15,7 +15,6 @@ use crate::{
     ids::{Argument, CallId, Execution, VersionId, number_within},
 };
 
-/// A running task.
 pub(super) struct Running {
     pub(super) member: Member,
     pub(super) assignment: Assignment,

@@ -5,7 +5,6 @@ use proptest::{collection::vec, prelude::*};
 use super::{MEMORY, VARIABLES};
 use crate::options::{OnFailure, Options};
 
-/// A statement of a program.
 #[derive(Debug, Clone)]
 pub(super) enum Statement {
     /// Assigns new data to a variable.

@@ -33,7 +33,6 @@ pub(in crate::core) enum Held {
 
 #[derive(Debug, Default)]
 pub(in crate::core) struct Chain {
-    /// The undecided turns.
     pub(in crate::core) undecided: BTreeMap<CallId, Turn>,
     /// The turns whose other inputs may all be available.
     pub(in crate::core) ready: BTreeSet<CallId>,

@@ -24,7 +24,6 @@ pub(in crate::core) struct Earlier {
     pub(in crate::core) mark: Mark,
     /// The versions that it has written, by their slots.
     pub(in crate::core) copies: BTreeMap<u32, Copies>,
-    /// The member that runs it.
     pub(in crate::core) runs_on: Option<Member>,
 }
 

@@ -65,7 +65,6 @@ impl ReadCache {
         kept.map(|(id, _)| *id).collect()
     }
 
-    /// Returns whether a member keeps a version.
     pub(in crate::core) fn has(&self, id: VersionId, member: Member) -> bool {
         self.versions.get(&id).is_some_and(|kept| kept.member == member)
     }

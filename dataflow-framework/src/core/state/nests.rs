@@ -48,10 +48,12 @@ pub(crate) enum Step {
     /// Make a call, and then drop handles.
     Call(TaskCall, Vec<VersionId>),
     /// Create data on its node: the size, and the hash of the content.
-    Bring { position: u64, bytes: u64, content: u128 },
-    /// Add a handle.
+    Bring {
+        position: u64,
+        bytes: u64,
+        content: u128,
+    },
     Retain(VersionId),
-    /// Remove a handle.
     Release(VersionId),
     /// Wait for a value.
     Get(VersionId),
@@ -67,7 +69,6 @@ pub(crate) enum Step {
     HandOn(Vec<(u32, VersionId)>),
 }
 
-/// A call that a task makes.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct TaskCall {
     pub(crate) position: u64,
@@ -101,15 +102,12 @@ pub(in crate::core) struct Nest {
     pub(in crate::core) runs: Option<(Member, Execution)>,
     /// The mark of its last step.
     pub(in crate::core) mark: Mark,
-    /// The depth of the call.
     pub(in crate::core) depth: u64,
-    /// The handles that it has.
     pub(in crate::core) handles: BTreeMap<VersionId, u32>,
     /// The handles of earlier executions that this one has not taken over.
     pub(in crate::core) left: BTreeMap<VersionId, u32>,
     /// Its unfinished calls, by their positions.
     pub(in crate::core) unfinished: BTreeMap<u64, CallId>,
-    /// The failures of its calls.
     pub(in crate::core) failures: Vec<Failure>,
     /// The call by which it waits for a value.
     pub(in crate::core) get: Option<CallId>,
@@ -126,7 +124,6 @@ pub(in crate::core) struct Nest {
     pub(in crate::core) named: BTreeMap<u32, (Member, bool)>,
     /// The failure of the call, whatever the outcome of its task.
     pub(in crate::core) fails: Option<Failure>,
-    /// The groups of its calls.
     pub(in crate::core) groups: Groups,
     /// Whether all its calls are cancelled.
     pub(in crate::core) is_cancelled: bool,

@@ -50,7 +50,6 @@ pub(in crate::core) struct Undecided {
     pub(in crate::core) parts: [Part; 2],
 }
 
-/// A part to merge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::core) struct Part {
     /// Its position in the list of all parts, which is recorded, since the same data may occur twice. A merged
@@ -80,7 +79,6 @@ impl Reductions {
         self.decided.insert(call, parts);
     }
 
-    /// Adds a call to a reduction.
     pub(in crate::core) fn join(&mut self, call: CallId, merge: Merge, arguments: &[Argument]) {
         let reduction = self.by_first.entry(merge.reduction).or_default();
         // The program may have waited within the reduction, which starts the calls made so far.
