@@ -52,9 +52,10 @@ impl Public {
 /// A crate cannot be packaged, or a package needs a file that it does not contain.
 pub(crate) fn run() -> Result<()> {
     let public = Public::read()?;
-    let selected: String = public.names().map(|(name, _)| format!(" -p {name}")).collect();
-    let package = format!("package --locked --no-verify --allow-dirty{selected}");
-    step::run_chain(&[Step::cargo("package", &package)])?;
+    let names: Vec<_> = public.names().map(|(name, _)| name).collect();
+    let package = ["package", "--locked", "--no-verify", "--allow-dirty"].into_iter();
+    let package = package.chain(names.iter().flat_map(|name| ["-p", name]));
+    step::run_chain(&[Step::new("package", "cargo", package)])?;
     let alone = public.target.join("package/alone");
     unpack(&public, &alone)?;
     let manifest = alone.join("Cargo.toml").display().to_string();
