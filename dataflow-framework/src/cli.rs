@@ -9,7 +9,7 @@ use clap::{ArgMatches, Args, FromArgMatches as _};
 pub use taskwork_cli::{Failure, Shown, is_same_file};
 use taskwork_cli::{Kinds, NoMore, Prepared};
 
-use self::looking::{Looking, calls};
+use self::looking::{Looking, log_values};
 use crate::{
     Main, Program, Workflow, WorkflowError, file::remove_work_dir, serve_isolated, set_publish_dir, set_store,
 };
@@ -188,8 +188,8 @@ impl<P: Command> taskwork_cli::Program for CommandLine<P> {
             return Ok(Prepared::at_once(P::show(output.map_err(Failure::failed)?)));
         }
         let job = Main::<P>::observed_job(arguments, check, looking.observe());
-        let telling = looking.telling();
-        Ok(Prepared::watched("main", job, telling, move |report| {
+        let display = looking.display();
+        Ok(Prepared::watched("main", job, display, move |report| {
             let observation = Main::<P>::observed(&report).unwrap_or_default();
             // Also after a failure, when the observation is most useful.
             looking.write(&observation)?;
@@ -199,7 +199,7 @@ impl<P: Command> taskwork_cli::Program for CommandLine<P> {
             }
             let mut shown = P::show(Main::<P>::returned(&report).map_err(Failure::failed)?);
             looking.add(&observation, &mut shown);
-            Ok(shown.with_calls(calls(&observation.summary)))
+            Ok(shown.with_columns(log_values(&observation.summary)))
         }))
     }
 }

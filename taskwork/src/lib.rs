@@ -163,6 +163,7 @@ mod scope;
 mod toggles;
 mod output_file;
 mod check;
+pub mod display;
 pub mod view;
 mod pool;
 mod erased;
@@ -186,8 +187,8 @@ pub use crate::{
     check::{CheckError, Drill, SentError, check, check_by, sent},
     client::{Client, ClientBuilder, ClientError},
     companion::{
-        Companion, CompanionContext, CompanionEvent, Journal, JournalError, Load, Messenger, NotSent,
-        Refusal, Rescue, Sight, Witness, Written,
+        Companion, CompanionContext, CompanionEvent, JobStatus, Journal, JournalError, Load, Messenger,
+        NotSent, Refusal, Rescue, StatusProvider, Written,
     },
     config::{Limits, NODES_MAX, WORKERS_MAX},
     context::{Context, Hunger},

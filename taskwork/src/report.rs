@@ -7,6 +7,7 @@ use tokio::sync::{Notify, watch};
 
 use crate::{
     config::NODES_MAX,
+    display::JobDisplay,
     figures::Figures,
     pool::VariableTable,
     task::Task,
@@ -71,8 +72,8 @@ pub struct Progress {
     pub figures: Figures,
     /// The number of nodes that have reported to work on it.
     pub nodes: usize,
-    /// The status that the job's companion provides ([`Witness`](crate::Witness)), if any.
-    pub sight: Option<serde_json::Value>,
+    /// The display that the job's companion provides ([`StatusProvider`](crate::StatusProvider)), if any.
+    pub display: Option<JobDisplay>,
     /// The time since the start of the run.
     pub elapsed: Duration,
     pub(crate) variables: Values,

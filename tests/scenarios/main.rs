@@ -10,6 +10,7 @@ mod commands;
 mod companions;
 mod conformance;
 mod dashboard;
+mod displays;
 mod doctor;
 mod elastic;
 mod instances;

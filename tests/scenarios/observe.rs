@@ -114,7 +114,7 @@ fn page(address: &str, path: &str) -> Option<String> {
 }
 
 /// Waits until a page contains a text.
-fn wait_for_page(address: &str, path: &str, text: &str) -> String {
+pub(crate) fn wait_for_page(address: &str, path: &str, text: &str) -> String {
     let deadline = Instant::now() + SOON;
     loop {
         let answer = page(address, path).unwrap_or_default();
@@ -127,7 +127,7 @@ fn wait_for_page(address: &str, path: &str, text: &str) -> String {
 }
 
 /// Returns the address of a dashboard.
-fn address(dashboard: &mut Running) -> String {
+pub(crate) fn address(dashboard: &mut Running) -> String {
     let deadline = Instant::now() + SOON;
     loop {
         let output = dashboard.output();

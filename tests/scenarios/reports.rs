@@ -51,7 +51,7 @@ fn wait_for_second_record(observer: &mut Running, folder: &Path, text: &str) {
 }
 
 /// Returns the data embedded in a page.
-fn held(file: &Path) -> Value {
+pub(crate) fn held(file: &Path) -> Value {
     let page = fs::read_to_string(file).unwrap();
     let (_, rest) = page.split_once("<script type=\"application/json\" id=\"data\">").unwrap();
     serde_json::from_str(rest.split_once("</script>").unwrap().0).unwrap()

@@ -22,8 +22,8 @@ const SECOND: u64 = 2 * WIDTH;
 /// Returns the number of calls of a task in a state, by the operator's command; 0 if it prints none yet.
 fn calls(cluster: &Cluster, id: &str, task: &str, state: &str) -> u64 {
     let job = cluster.json("taskwork", &["job", id]).unwrap();
-    let tasks = job["calls_by_task"].as_array().cloned().unwrap_or_default();
-    let of_task = tasks.iter().find(|of| of["task"] == task);
+    let rows = job["display"]["tables"][0]["rows"].as_array().cloned().unwrap_or_default();
+    let of_task = rows.iter().find(|of| of["task"] == task);
     of_task.and_then(|of| of[state].as_u64()).unwrap_or(0)
 }
 
@@ -33,7 +33,7 @@ fn wait_for_calls(cluster: &Cluster, id: &str, (task, state): (&str, &str), numb
         assert!(
             Instant::now() < deadline,
             "{number} calls of {task} are not {state}\n{}\n{}",
-            cluster.json("taskwork", &["job", id]).unwrap()["calls_by_task"],
+            cluster.json("taskwork", &["job", id]).unwrap()["display"],
             cluster.logs()
         );
         thread::sleep(Duration::from_millis(100));
@@ -88,19 +88,27 @@ fn workflow_calls_are_visible_during_and_after_the_run() {
     wait_for_calls(&cluster, &id, ("begin", "ended"), WIDTH);
     wait_for_calls(&cluster, &id, ("link", "waiting"), WIDTH);
     wait_for_busy_workers(&cluster, &id, WIDTH);
-    let first = cluster.json("taskwork", &["job", &id, "--task", &FIRST.to_string()]).unwrap();
+    let first =
+        cluster.json("taskwork", &["job", &id, "--show", "call", "--about", &FIRST.to_string()]).unwrap();
     assert!(first["state"] == "runs" || first["state"] == "ready", "{first}");
-    let second = cluster.json("taskwork", &["job", &id, "--task", &SECOND.to_string()]).unwrap();
+    let second =
+        cluster.json("taskwork", &["job", &id, "--show", "call", "--about", &SECOND.to_string()]).unwrap();
     assert_eq!((&second["state"], &second["task"]), (&"waits".into(), &"link".into()), "{second}");
     assert_eq!(second["missing"][0]["call"], FIRST, "{second}");
-    let said = cluster.run("taskwork", &["job", &id, "--task", &(10 * WIDTH).to_string()]).unwrap();
+    let said = cluster
+        .run("taskwork", &["job", &id, "--show", "call", "--about", &(10 * WIDTH).to_string()])
+        .unwrap();
     assert!(said.out.contains("was not made yet"), "{said:?}");
-    let said = cluster.run("taskwork", &["job", &id, "--graph", graph.to_str().unwrap()]).unwrap();
+    let said = cluster
+        .run("taskwork", &["job", &id, "--show", "graph.svg", "--output", graph.to_str().unwrap()])
+        .unwrap();
     assert_eq!(said.code, 0, "{said:?}\n{}", cluster.logs());
     let drawn = fs::read_to_string(&graph).unwrap();
     assert_eq!(drawn.matches("<g>").count() as u64, 3 * WIDTH, "each call has a box");
     let live = file("live.json");
-    let said = cluster.run("taskwork", &["job", &id, "--trace", live.to_str().unwrap()]).unwrap();
+    let said = cluster
+        .run("taskwork", &["job", &id, "--show", "trace.json", "--output", live.to_str().unwrap()])
+        .unwrap();
     assert_eq!(said.code, 0, "{said:?}");
     assert!(fs::read_to_string(&live).unwrap().contains("\"begin\""), "what has ended is in the trace");
 
@@ -116,10 +124,12 @@ fn workflow_calls_are_visible_during_and_after_the_run() {
     assert_eq!(worked, WIDTH * (1 + LENGTH), "each call counts once: {job}");
     assert!(job["efficiency"].as_f64().unwrap() > 0.0, "{job}");
     let after = file("after.dot");
-    let said = cluster.run("taskwork", &["job", &id, "--graph", after.to_str().unwrap()]).unwrap();
+    let said = cluster
+        .run("taskwork", &["job", &id, "--show", "graph.dot", "--output", after.to_str().unwrap()])
+        .unwrap();
     assert_eq!(said.code, 0, "{said:?}");
     assert!(fs::read_to_string(&after).unwrap().starts_with("digraph"));
-    let said = cluster.run("taskwork", &["job", &id, "--task", "3"]).unwrap();
+    let said = cluster.run("taskwork", &["job", &id, "--show", "call", "--about", "3"]).unwrap();
     assert!(said.code == 1 && said.err.contains("only a running job can be asked"), "{said:?}");
 }
 

@@ -4,6 +4,7 @@
 pub mod data;
 pub mod cluster;
 pub mod gate;
+pub mod greetings;
 pub mod grove;
 pub mod hosts;
 pub mod mesh;

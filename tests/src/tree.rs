@@ -13,12 +13,14 @@ use std::{
 use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
 use taskwork::{
-    Companion, CompanionContext, CompanionEvent, Context, Job, Limits, Node, Outcome, Release, Task,
-    Variable, Variables, client::Connect,
+    Companion, Context, Job, Limits, Node, Outcome, Release, Task, Variable, Variables, client::Connect,
 };
-use taskwork_cli::{Failure, Kinds, NoMore, Prepared, Program, Shown};
+use taskwork_cli::{Failure, Kinds, NoMore, Prepared, Program, ProgressDisplay, Shown};
 
-use crate::gate::Gate;
+use crate::{
+    gate::Gate,
+    greetings::{self, Greetings},
+};
 
 /// A part of the tree: the states that are not visited yet.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -229,28 +231,6 @@ impl Tree {
     }
 }
 
-/// Greets every other node, and logs its events.
-async fn run_companion(mut cx: CompanionContext) -> Result<(), String> {
-    while let Some(event) = cx.next().await {
-        match event {
-            CompanionEvent::Joined { node } => {
-                // The node may not be there yet; it sends a greeting too.
-                let _ = cx.messenger().send(node, b"greeting".to_vec());
-            }
-            CompanionEvent::Message { from, bytes } => {
-                tracing::info!(%from, text = %String::from_utf8_lossy(&bytes), "a companion is heard");
-                if bytes == b"greeting" {
-                    let _ = cx.messenger().send(from, b"answer".to_vec());
-                }
-            }
-            CompanionEvent::Left { node } => tracing::info!(%node, "a companion is gone"),
-            CompanionEvent::Rescue(_) => tracing::info!("a companion is asked to rescue what it has"),
-            _ => {}
-        }
-    }
-    tracing::info!("a companion ends");
-    Ok(())
-}
 /// The depth of a subtree that is small enough to be counted again.
 const SMALL_DEPTH: u32 = 6;
 
@@ -263,7 +243,10 @@ impl Task for Tree {
     }
 
     fn companion(shape: &Arc<Shape>) -> Option<Companion> {
-        shape.companion.then(|| Companion::new(Arc::new(()), run_companion))
+        shape.companion.then(|| {
+            let greetings = Arc::new(Greetings::default());
+            Companion::new(Arc::clone(&greetings), |cx| greetings::run(cx, greetings))
+        })
     }
 
     fn search(&mut self, cx: &mut Context<'_, Self>) -> Outcome {
@@ -371,7 +354,8 @@ impl Program for TreeProgram {
         let deadly = deadly.map(|file| Deadly { depth: DEADLY_DEPTH, file, aborts });
         let shape = Shape { depth, spin, silent_ms, forks, deadly, companion, gate, ballast };
         let job = Job::new(Tree::root(), shape);
-        Ok(Prepared::new("tree", job, |report| {
+        let display = if companion { greetings::progress_display() } else { ProgressDisplay::default() };
+        Ok(Prepared::watched("tree", job, display, |report| {
             let largest = report.var::<Largest>().map(|largest| *largest);
             let json = serde_json::json!({
                 "states": report.output, "largest": largest, "finished": report.finished, "figures": report.figures,

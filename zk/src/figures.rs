@@ -63,7 +63,7 @@ pub struct NodeFigures<F> {
     pub ledger: Option<Ledger>,
     /// The status that the companion of the job on the node publishes, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub sight: Option<Sight>,
+    pub status: Option<Status>,
     /// The values of the job's variables as JSON; only in the last report of a leader of a job without a result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub variables: Option<Value>,
@@ -73,10 +73,10 @@ pub struct NodeFigures<F> {
 
 /// The status that the companion of a job on a node publishes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Sight {
+pub struct Status {
     /// If several nodes publish a status, the one of the highest rank is the latest.
     pub rank: u64,
-    /// The status, in a format agreed between the framework and its viewers.
+    /// The display of the job. This crate does not know its format.
     pub content: Value,
 }
 

@@ -159,8 +159,13 @@ fn node_of(id: &str) -> Option<&str> {
 #[derive(Debug, PartialEq, Eq)]
 enum Chunks<'a> {
     /// Chunks of tasks that the node has written, or of its output.
-    Written { by: &'a str },
-    Letter { from: &'a str, to: &'a str },
+    Written {
+        by: &'a str,
+    },
+    Letter {
+        from: &'a str,
+        to: &'a str,
+    },
 }
 
 impl<'a> Chunks<'a> {

@@ -4,9 +4,13 @@ use std::fmt::Write as _;
 
 use indicatif::HumanCount;
 use serde_json::{Value, json};
-use taskwork_cli::{Failure, Quality, Shown};
+use taskwork::display::Cell;
+use taskwork_cli::{Failure, Shown};
 
-use super::{DisplaySolution, progress::displayed};
+use super::{
+    DisplaySolution,
+    progress::{displayed, log_values},
+};
 use crate::{
     incumbent::Best,
     options::Options,
@@ -26,14 +30,14 @@ pub fn shown<P: DisplaySolution>(
         check(problem, one)?;
     }
     let shown = Shown::new(text(problem, solved, options), as_json(problem, solved), solved.is_complete());
-    Ok(shown.with_quality(quality_of(problem, solved)))
+    Ok(shown.with_columns(last_log_values(problem, solved)))
 }
 
-/// Returns the quality in the last line of the log.
-fn quality_of<P: DisplaySolution>(problem: &P, solved: &Solved<P>) -> Quality {
+/// Returns the values in the last line of the log.
+fn last_log_values<P: DisplaySolution>(problem: &P, solved: &Solved<P>) -> Vec<Option<Cell>> {
     let best = solved.best.as_ref().map(|best| displayed(problem, best.cost));
     let bound = solved.bound.map(|bound| displayed(problem, bound));
-    Quality { bound, ..Quality::new(best.as_deref(), None, solved.gap()) }
+    log_values(best.as_deref(), bound.as_deref(), solved.gap())
 }
 
 fn check<P: DisplaySolution>(problem: &P, one: &Best<P::Cost, P::Solution>) -> Result<(), Failure> {

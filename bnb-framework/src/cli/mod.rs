@@ -27,6 +27,6 @@ pub use self::{
     count::{CountArguments, Counts, main_counting, prepare_count},
     display::DisplaySolution,
     program::{BuildProblem, Checking, FileArguments, ParseProblem, checked, main},
-    progress::line,
+    progress::{line, log_values},
     search::{SearchArguments, prepare, prepare_solver},
 };

@@ -4,7 +4,8 @@ use std::fmt::Write as _;
 
 use indicatif::{HumanCount, HumanDuration};
 use serde_json::Value;
-use taskwork_cli::{Quality, Telling};
+use taskwork::display::{Cell, Unit};
+use taskwork_cli::{LogColumn, ProgressDisplay};
 
 use super::DisplaySolution;
 use crate::{cost::Cost, problem::Problem, solver::Progress};
@@ -13,21 +14,33 @@ use crate::{cost::Cost, problem::Problem, solver::Progress};
 const UNIT: &str = "states";
 
 /// Returns the progress display of a search, with unformatted costs.
-pub(super) fn telling<P: Problem>() -> Telling {
-    Telling::new(line::<P>).unit(UNIT).search(|progress| {
+pub(super) fn display<P: Problem>() -> ProgressDisplay {
+    ProgressDisplay::new(line::<P>).unit(UNIT).columns(columns(), |progress| {
         let progress = Progress::<P>::from_progress(progress);
-        Quality::new(progress.best.map(plain).as_deref(), progress.bound, progress.gap)
+        log_values(progress.best.map(plain).as_deref(), progress.bound, progress.gap)
     })
 }
 
 /// Returns the progress display of a search, with costs as the problem displays them.
-pub(super) fn telling_of<P: DisplaySolution>(problem: P) -> Telling {
+pub(super) fn display_of<P: DisplaySolution>(problem: P) -> ProgressDisplay {
     let unit = problem.unit();
-    Telling::new(line::<P>).unit(UNIT).search(move |progress| {
+    ProgressDisplay::new(line::<P>).unit(UNIT).columns(columns(), move |progress| {
         let progress = Progress::<P>::from_progress(progress);
         let best = progress.best.map(|best| displayed(&problem, best));
-        Quality::new(best.as_deref(), progress.bound.map(|bound| bound / unit), progress.gap)
+        log_values(best.as_deref(), progress.bound.map(|bound| bound / unit), progress.gap)
     })
+}
+
+/// Returns the columns of the log of a search for the best solution.
+fn columns() -> Vec<LogColumn> {
+    let (best, bound) = (LogColumn::new("best", Unit::Number, 10), LogColumn::new("bound", Unit::Number, 10));
+    vec![best.marked(), bound, LogColumn::new("gap", Unit::Share, 6)]
+}
+
+/// Returns the values of the columns of the log: the cost of the best solution, a bound in the same unit that no solution
+/// improves on, and the distance between them as a share of the cost.
+pub fn log_values(best: Option<&str>, bound: Option<impl Into<Cell>>, gap: Option<f64>) -> Vec<Option<Cell>> {
+    vec![best.map(Cell::from), bound.map(Into::into), gap.map(Cell::from)]
 }
 
 /// Formats a cost as the problem displays it; if that is a number, without the text around it.

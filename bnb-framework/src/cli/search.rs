@@ -4,12 +4,12 @@ use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
 use taskwork::Report;
-use taskwork_cli::{Failure, Prepared, Shown, Telling};
+use taskwork_cli::{Failure, Prepared, ProgressDisplay, Shown};
 
 use super::{
     DisplaySolution,
     answer::shown,
-    progress::{telling, telling_of},
+    progress::{display, display_of},
 };
 use crate::{
     check::check,
@@ -254,8 +254,8 @@ pub fn prepare<P: DisplaySolution>(
     let (reader, unit) = (solver.problem().clone(), solver.problem().unit());
     let solver = arguments.apply(solver, |text| reader.read_cost(text), unit)?;
     let (problem, options) = (solver.problem().clone(), solver.options().clone());
-    let telling = telling_of(problem.clone());
-    prepare_told(kind, solver, telling, move |report| {
+    let display = display_of(problem.clone());
+    prepare_told(kind, solver, display, move |report| {
         shown(&problem, &Solved::from_report(&report, &options), &options)
     })
 }
@@ -272,23 +272,23 @@ pub fn prepare_solver<P: Problem>(
     solver: Solver<P>,
     show: impl FnOnce(Report<SearchTask<P>>) -> Result<Shown, Failure> + Send + 'static,
 ) -> Result<Prepared, Failure> {
-    prepare_told(kind, solver, telling::<P>(), show)
+    prepare_told(kind, solver, display::<P>(), show)
 }
 
 fn prepare_told<P: Problem>(
     kind: &'static str,
     solver: Solver<P>,
-    telling: Telling,
+    display: ProgressDisplay,
     show: impl FnOnce(Report<SearchTask<P>>) -> Result<Shown, Failure> + Send + 'static,
 ) -> Result<Prepared, Failure> {
     let solver = solver.checked()?;
     let Some(limit_ms) = solver.options().time_limit_ms else {
-        return Ok(Prepared::watched(kind, solver.into_parts().0, telling, show));
+        return Ok(Prepared::watched(kind, solver.into_parts().0, display, show));
     };
     let limit = Duration::from_millis(limit_ms);
     let job = move |limit: Option<Duration>| {
         let solver = if limit.is_some() { solver } else { solver.without_time_limit() };
         solver.into_parts().0
     };
-    Ok(Prepared::limited(kind, limit, job, telling, show))
+    Ok(Prepared::limited(kind, limit, job, display, show))
 }

@@ -2,13 +2,16 @@
 
 use std::{
     io::{self, Write as _},
-    path::PathBuf,
+    path::{Path, PathBuf},
 };
 
 use clap::Args;
-use dataflow_view::{Observation, Summary};
-use taskwork::Progress;
-use taskwork_cli::{Calls, Failure, Shown, Telling, check_outputs, write_graph, write_trace};
+use dataflow_view::{Diagram, Observation, Summary};
+use taskwork::{
+    Progress,
+    display::{Cell, Unit},
+};
+use taskwork_cli::{Failure, LogColumn, ProgressDisplay, Shown, check_outputs, write_output};
 
 use crate::Observe;
 
@@ -55,12 +58,17 @@ impl Looking {
     }
 
     /// Returns the formatter of the line of progress and the columns of the log.
-    pub(super) fn telling(&self) -> Telling {
+    pub(super) fn display(&self) -> ProgressDisplay {
         let of = if self.by_task { Summary::line_by_task } else { Summary::line };
-        Telling::new(move |progress| line(progress, of)).calls(|progress| {
-            let summary = progress.sight.as_ref().and_then(Summary::shown);
-            summary.as_ref().map(calls)
-        })
+        let columns = [("calls", 8), ("ended", 8), ("running", 8), ("waiting", 8), ("failed", 7)];
+        let columns = columns.map(|(name, width)| LogColumn::new(name, Unit::Count, width));
+        ProgressDisplay::new(move |progress| line(progress, of)).without_work().columns(
+            columns.to_vec(),
+            |progress| {
+                let summary = progress.display.as_ref().and_then(Summary::of_display);
+                summary.map_or_else(Vec::new, |summary| log_values(&summary))
+            },
+        )
     }
 
     /// Writes the files, and prints the table.
@@ -69,11 +77,11 @@ impl Looking {
             write_graph(path, &calls.diagram())?;
         }
         if let (Some(path), Some(trace)) = (&self.trace, trace) {
-            write_trace(path, trace)?;
+            write_output(path, &trace.chrome().to_string())?;
         }
         if self.summary {
             // A closed standard error must not lose the result.
-            let _ = io::stderr().write_all(summary.table().as_bytes());
+            let _ = io::stderr().write_all(summary.table().to_string().as_bytes());
         }
         Ok(())
     }
@@ -86,22 +94,48 @@ impl Looking {
     }
 }
 
-/// Returns the calls for the columns of the log.
-pub(super) fn calls(summary: &Summary) -> Calls {
+/// Returns the values of the columns of the log.
+pub(super) fn log_values(summary: &Summary) -> Vec<Option<Cell>> {
     let total = summary.total();
-    let mut calls = Calls::default();
-    (calls.made, calls.ended, calls.running) = (total.calls(), total.ended, total.running);
-    (calls.waiting, calls.failed) = (total.waiting + total.ready, total.failed);
-    calls
+    let waiting = total.waiting + total.ready;
+    [total.calls(), total.ended, total.running, waiting, total.failed]
+        .map(|calls| Some(calls.into()))
+        .to_vec()
+}
+
+/// Writes the graph of the calls: as SVG if the name of the file ends with `.svg`, otherwise as DOT.
+fn write_graph(path: &Path, diagram: &Diagram) -> Result<(), Failure> {
+    let is_svg = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("svg"));
+    write_output(path, &if is_svg { diagram.svg() } else { diagram.dot() })
 }
 
 /// Formats a line of progress from the observations of the program's node.
 fn line(progress: &Progress, of: fn(&Summary) -> String) -> String {
-    let summary = progress.sight.as_ref().and_then(Summary::shown);
+    let summary = progress.display.as_ref().and_then(Summary::of_display);
     let seconds = progress.elapsed.as_secs();
     let elapsed = format!("{}:{:02}", seconds / 60, seconds % 60);
     summary.map_or_else(
         || format!("the program is starting; {elapsed}"),
         |summary| format!("{}; {elapsed}", of(&summary)),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn graph_format_depends_on_file_extension() {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, begins) in [("a.svg", "<svg "), ("a.SVG", "<svg "), ("a.dot", "digraph"), ("a", "digraph")]
+        {
+            let path = folder.path().join(name);
+            write_graph(&path, &Diagram::default()).unwrap();
+            assert!(fs::read_to_string(&path).unwrap().starts_with(begins), "{name}");
+        }
+        let failure = write_graph(&folder.path().join("no/a.svg"), &Diagram::default()).unwrap_err();
+        assert!(failure.to_string().contains("no/a.svg cannot be written"), "{failure}");
+    }
 }

@@ -36,8 +36,8 @@ pub(super) async fn run(mut cx: CompanionContext, workflow_node: Arc<WorkflowNod
         ..Capacity::default()
     };
     workflow_node.start(cx.messenger().clone(), cx.node(), capacity, !cx.is_public());
-    let witness: Weak<WorkflowNode> = Arc::downgrade(&workflow_node);
-    cx.is_witnessed_by(witness);
+    let provider: Weak<WorkflowNode> = Arc::downgrade(&workflow_node);
+    cx.set_status_provider(provider);
     workflow_node.is_public.store(cx.is_public(), Relaxed);
     let mut journaling = Journaling::new(cx.journal().clone());
     let started = Instant::now();

@@ -26,7 +26,7 @@ mod leading;
 mod main_task;
 mod message;
 mod output;
-mod witness;
+mod status;
 mod workflow_node;
 
 pub use self::main_task::{Main, Program, Returned};

@@ -10,7 +10,7 @@ use std::{
     },
 };
 
-use taskwork::{Messenger, NodeId, Rescue, Sight, Waker};
+use taskwork::{JobStatus, Messenger, NodeId, Rescue, Waker};
 use tokio::sync::Notify;
 
 use super::{
@@ -18,7 +18,7 @@ use super::{
     leading::Leading,
     message::{Content, Message, Run},
     output::ProgramOutput,
-    witness,
+    status,
 };
 use crate::{
     core::{Capacity, Seen},
@@ -57,7 +57,7 @@ struct State {
     /// The rescue of data that delays the exit of the node.
     rescue: Option<Rescue>,
     /// The status of a program that has ended here.
-    last_sight: Option<Sight>,
+    last_status: Option<JobStatus>,
 }
 
 /// The sender of messages.
@@ -117,7 +117,7 @@ impl WorkflowNode {
             generation: 0,
             is_leaving: false,
             rescue: None,
-            last_sight: None,
+            last_status: None,
         };
         Self {
             platform,
@@ -375,22 +375,22 @@ impl WorkflowNode {
     }
 
     /// Returns the status of the program for observers.
-    pub(super) fn shows(&self) -> Option<Sight> {
-        let last = self.lock().last_sight.clone();
+    pub(super) fn shows(&self) -> Option<JobStatus> {
+        let last = self.lock().last_status.clone();
         match self.engine() {
             // A returned program is shown with its graph: the node may send its final status before the job
             // ends.
             Some((engine, generation)) if last.as_ref().is_none_or(|last| last.rank != generation) => {
-                Some(witness::of_running(generation, &engine.summary()))
+                Some(status::of_running(generation, &engine.summary()))
             }
             _ => last,
         }
     }
 
     /// Returns the status of a program that has ended here.
-    fn last_sight(&self) -> Option<Sight> {
+    fn last_status(&self) -> Option<JobStatus> {
         let (engine, generation) = self.engine()?;
-        Some(witness::of_ended(generation, &engine.observation()))
+        Some(status::of_ended(generation, &engine.observation()))
     }
 
     /// Prepares for leaving: data that only this node has is copied to others; if the program is here, it
@@ -426,9 +426,9 @@ impl WorkflowNode {
     }
 
     pub(super) fn end(&self) {
-        let last = self.last_sight();
+        let last = self.last_status();
         let mut state = self.lock();
-        state.last_sight = last;
+        state.last_status = last;
         state.post = None;
         state.rescue = None;
         let role = std::mem::replace(&mut state.role, Role::Idle);

@@ -1,12 +1,12 @@
 //! A picture of a program: groups of calls, and arrows from writers to readers.
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use taskwork::display::{Picture, count};
 
-use crate::{
-    calls::{Call, State},
-    units::count,
-};
+use crate::calls::{Call, State};
+
+/// The maximum size of the pictures of a finished program, in bytes.
+const PICTURES_BYTES_MAX: usize = 200 << 10;
 
 /// A bounded picture of a program's calls. See [`Calls::diagram`](crate::Calls::diagram).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -93,9 +93,24 @@ impl Group {
 }
 
 impl Diagram {
-    /// Returns the picture that a node published for a finished program.
-    pub fn shown(sight: &Value) -> Option<Self> {
-        Self::deserialize(&sight["workflow"]["graph"]).ok()
+    /// Returns the graph as SVG and as DOT, without so many of the thin arrows that it can be published.
+    pub fn pictures(mut self) -> Vec<Picture> {
+        let mut arrows_max = self.arrows.len();
+        loop {
+            let label = "the graph of the calls";
+            let pictures = vec![
+                Picture::svg("graph.svg", label, self.svg()),
+                Picture::dot("graph.dot", label, self.dot()),
+            ];
+            if pictures.iter().map(|picture| picture.content.len()).sum::<usize>() <= PICTURES_BYTES_MAX {
+                return pictures;
+            }
+            if arrows_max == 0 {
+                return Vec::new();
+            }
+            arrows_max /= 2;
+            self.keep_strongest(arrows_max);
+        }
     }
 
     /// Returns the number of calls in it.
@@ -133,7 +148,9 @@ impl Diagram {
 
 #[cfg(test)]
 mod tests {
-    use super::{Arrow, Diagram, Group};
+    use taskwork::display::JobDisplay;
+
+    use super::{Arrow, Diagram, Group, PICTURES_BYTES_MAX};
     use crate::calls::{Call, State};
 
     fn group(states: &[State]) -> Group {
@@ -152,6 +169,34 @@ mod tests {
         assert_eq!(group(&[State::Ended]).state(), State::Ended);
         let told = group(&[State::Ended, State::Ended, State::Running]).description();
         assert_eq!(told, "task × 3, level 3: 1 running, 2 ended");
+    }
+
+    #[test]
+    fn pictures_of_large_graph_fit_into_limit() {
+        let groups = vec![group(&[State::Ended, State::Running]); 300];
+        let arrows =
+            (0..2_000).map(|at| Arrow { from: at % 300, to: at * 7 % 300, reads: 1_000 + at as u64 });
+        let diagram = Diagram { groups, arrows: arrows.collect(), ..Diagram::default() };
+        let small = Diagram { arrows: diagram.arrows[..100].to_vec(), ..diagram.clone() };
+        for (diagram, is_whole) in [(small, true), (diagram, false)] {
+            let pictures = diagram.pictures();
+            assert_eq!(
+                pictures.iter().map(|picture| picture.name.as_str()).collect::<Vec<_>>(),
+                ["graph.svg", "graph.dot"]
+            );
+            let bytes: usize = pictures.iter().map(|picture| picture.content.len()).sum();
+            assert!(
+                bytes <= PICTURES_BYTES_MAX && pictures[0].content.matches("<g>").count() == 300,
+                "{bytes}"
+            );
+            assert_eq!(!pictures[0].content.contains("thin arrows are not shown"), is_whole);
+            let display = pictures.into_iter().fold(JobDisplay::new(), JobDisplay::picture);
+            assert_eq!(
+                JobDisplay::read(&serde_json::to_value(&display).unwrap()),
+                Some(display),
+                "all are accepted"
+            );
+        }
     }
 
     #[test]

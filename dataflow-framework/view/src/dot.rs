@@ -2,7 +2,9 @@
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
-use crate::{calls::State, diagram::Diagram, units::count};
+use taskwork::display::count;
+
+use crate::{calls::State, diagram::Diagram};
 
 impl Diagram {
     /// Returns the picture as DOT, for `dot` and other layout programs.

@@ -4,7 +4,9 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{calls::State, units::count};
+use taskwork::display::count;
+
+use crate::calls::State;
 
 /// The state of a call, with the reasons for waiting.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

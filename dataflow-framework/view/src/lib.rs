@@ -4,7 +4,6 @@
 //! `taskwork job`, which does not know the program. This crate has no threads, clock or I/O. All data is bounded, and
 //! omitted items are counted.
 
-mod units;
 mod summary;
 mod calls;
 mod diagram;

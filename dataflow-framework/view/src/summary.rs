@@ -1,11 +1,11 @@
 //! The calls of a program by task and state, and their costs.
 
-use std::fmt::Write as _;
-
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use taskwork::display::{Column, Field, JobDisplay, Row, Table, Unit, count};
 
-use crate::units::{bytes, count, time};
+/// The name of the table of tasks in a display.
+const TASKS: &str = "tasks";
 
 /// The calls of a program so far.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -85,6 +85,38 @@ impl TaskSummary {
         self.moved_bytes += other.moved_bytes;
     }
 
+    /// Returns its row in the table of the tasks.
+    fn row(&self) -> Row {
+        let seconds = |ns: u64| ns as f64 * 1e-9;
+        let counts = [
+            ("calls", self.calls()),
+            ("waiting", self.waiting),
+            ("ready", self.ready),
+            ("running", self.running),
+            ("ended", self.ended),
+            ("failed", self.failed),
+            ("cancelled", self.cancelled),
+            ("ignored", self.ignored),
+            ("retries", self.retries),
+            ("repeated", self.repeated),
+            ("runs", self.runs),
+            ("moved_bytes", self.moved_bytes),
+        ];
+        let row = counts.into_iter().fold(Row::new(), |row, (name, count)| row.with(name, count));
+        let row = row.with("task", self.task.as_str());
+        let row = match self.calls() {
+            0 => row,
+            calls => row.with("done", (calls - self.unfinished()) as f64 / calls as f64),
+        };
+        match self.runs {
+            0 => row,
+            _ => row
+                .with("mean_s", seconds(self.mean_ns()))
+                .with("max_s", seconds(self.max_ns))
+                .with("total_s", seconds(self.total_ns)),
+        }
+    }
+
     /// Formats the states with their numbers of calls.
     fn states(&self) -> String {
         let states = [
@@ -111,9 +143,31 @@ impl Summary {
         total
     }
 
-    /// Returns the summary that a node published for a program.
-    pub fn shown(sight: &Value) -> Option<Self> {
-        Self::deserialize(&sight["workflow"]["summary"]).ok()
+    /// Returns the description for displays: the calls by state, and the table of the tasks.
+    pub fn display(&self) -> JobDisplay {
+        let total = self.total();
+        let values = [
+            ("calls", total.calls()),
+            ("waiting", total.waiting),
+            ("ready", total.ready),
+            ("running", total.running),
+            ("ended", total.ended),
+            ("failed", total.failed),
+            ("cancelled", total.cancelled),
+            ("nodes", self.nodes.into()),
+            ("workers", self.workers.into()),
+        ];
+        let values = values.map(|(name, count)| Field::new(name, name, Unit::Count, count));
+        values.into_iter().fold(JobDisplay::new(), JobDisplay::value).table(self.table())
+    }
+
+    /// Returns the numbers of calls and nodes in a display.
+    pub fn of_display(display: &JobDisplay) -> Option<Self> {
+        let count = |name| u32::try_from(display.count_of(name)?).ok();
+        let table = display.tables.iter().find(|table| table.name == TASKS)?;
+        let task = |row: &Row| TaskSummary::deserialize(json!(row)).ok();
+        let tasks = table.rows.iter().filter_map(task).collect();
+        Some(Self { tasks, nodes: count("nodes")?, workers: count("workers")? })
     }
 
     /// Returns the tasks as JSON, for scripts.
@@ -134,52 +188,39 @@ impl Summary {
         if tasks.is_empty() { self.line() } else { tasks.join("; ") }
     }
 
-    /// Returns a table with a line for each task, and one for all of them if there are several.
-    pub fn table(&self) -> String {
-        const COLUMNS: [&str; 11] = [
-            "TASK", "CALLS", "WAITING", "READY", "RUNNING", "FAILED", "REPEATED", "MEAN", "MAX", "TOTAL",
-            "MOVED",
+    /// Returns a table with a row for each task, and the sums if there are several.
+    pub fn table(&self) -> Table {
+        let count = |name| Column::new(name, name, Unit::Count);
+        let seconds = |name, label| Column::new(name, label, Unit::Seconds);
+        let columns = vec![
+            Column::new("task", "task", Unit::Text),
+            Column::new("done", "done", Unit::Share),
+            count("calls"),
+            count("waiting"),
+            count("ready"),
+            count("running"),
+            count("ended"),
+            count("failed"),
+            count("cancelled").rare(),
+            count("ignored").rare(),
+            count("retries").rare(),
+            count("repeated").rare(),
+            count("runs"),
+            seconds("mean_s", "mean"),
+            seconds("max_s", "max"),
+            seconds("total_s", "total"),
+            Column::new("moved_bytes", "moved", Unit::Bytes),
         ];
-        let total = self.total();
-        let several = self.tasks.len() > 1;
-        let rows = self.tasks.iter().chain(several.then_some(&total));
-        let rows = rows.map(|task| {
-            let again = task.repeated + task.retries;
-            let failed = task.failed + task.cancelled + task.ignored;
-            let numbers = [task.calls(), task.waiting, task.ready, task.running, failed, again].map(count);
-            let times = [task.mean_ns(), task.max_ns, task.total_ns].map(time);
-            let mut row = vec![task.task.clone()];
-            row.extend(numbers.into_iter().chain(times).chain([bytes(task.moved_bytes)]));
-            row
-        });
-        let head = COLUMNS.map(str::to_owned).to_vec();
-        columns(&[head].into_iter().chain(rows).collect::<Vec<_>>())
+        let table = Table::new(TASKS, "Calls by task", columns);
+        let table = self.tasks.iter().map(TaskSummary::row).fold(table, Table::row);
+        if self.tasks.len() > 1 { table.total(self.total().row()) } else { table }
     }
-}
-
-/// Aligns the columns of a table: the first one to the left, all others to the right.
-fn columns(rows: &[Vec<String>]) -> String {
-    let width = |column: usize| {
-        rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0)
-    };
-    let widths: Vec<usize> = (0..rows.first().map_or(0, Vec::len)).map(width).collect();
-    let mut text = String::new();
-    for row in rows {
-        for (column, (cell, width)) in row.iter().zip(&widths).enumerate() {
-            // Writing into a string cannot fail.
-            let _ = match column {
-                0 => write!(text, "{cell:<width$}"),
-                _ => write!(text, "  {cell:>width$}"),
-            };
-        }
-        text.truncate(text.trim_end_matches(' ').len());
-        text.push('\n');
-    }
-    text
 }
 
 #[cfg(test)]
 mod tests {
+    use taskwork::display::JobDisplay;
+
     use super::{Summary, TaskSummary};
 
     fn summary() -> Summary {
@@ -221,11 +262,21 @@ mod tests {
     #[test]
     fn table_has_line_per_task_and_total() {
         let table = "\
-TASK      CALLS  WAITING  READY  RUNNING  FAILED  REPEATED     MEAN      MAX   TOTAL     MOVED
-block       100        0      0        0       0         1  1.00 ms  5.00 ms  101 ms       0 B
-multiply  1,000      900     90        4       6         0     0 ns     0 ns    0 ns  3.00 MiB
-all       1,100      900     90        4       6         1  1.00 ms  5.00 ms  101 ms  3.00 MiB
+TASK         DONE  CALLS  WAITING  READY  RUNNING  ENDED  FAILED  CANCELLED  REPEATED  RUNS     MEAN      MAX   TOTAL     MOVED
+block     100.0 %    100        0      0        0    100       0          0         1   101  1.00 ms  5.00 ms  101 ms       0 B
+multiply    0.6 %  1,000      900     90        4      0       2          4         0     0        -        -       -  3.00 MiB
+all         9.6 %  1,100      900     90        4    100       2          4         1   101  1.00 ms  5.00 ms  101 ms  3.00 MiB
 ";
-        assert_eq!(summary().table(), table);
+        assert_eq!(summary().table().to_string(), table);
+    }
+
+    #[test]
+    fn display_contains_calls_by_state_and_task() {
+        let summary = summary();
+        let display = summary.display();
+        assert_eq!((display.count_of("calls"), display.count_of("running")), (Some(1_100), Some(4)));
+        let read = Summary::of_display(&display).unwrap();
+        assert_eq!((read.line(), read.line_by_task()), (summary.line(), summary.line_by_task()));
+        assert_eq!(Summary::of_display(&JobDisplay::new()), None);
     }
 }

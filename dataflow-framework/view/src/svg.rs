@@ -2,12 +2,13 @@
 
 use std::fmt::Write as _;
 
+use taskwork::display::count;
+
 use crate::{
     calls::State,
     diagram::{Arrow, Diagram},
     dot::colour,
     layout::{BOX_HEIGHT, Layout, MARGIN, layout},
-    units::count,
 };
 
 /// The height of the lines below the picture, in pixels.
@@ -28,9 +29,11 @@ impl Diagram {
              markerWidth=\"8\" markerHeight=\"8\" orient=\"auto\"><path d=\"M0,0 L8,4 L0,8 z\" fill=\"#777777\"/>\
              </marker></defs>\n<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n"
         );
+        text += "<g fill=\"none\" stroke=\"#999999\" marker-end=\"url(#tip)\">\n";
         for arrow in self.sound_arrows() {
             draw_arrow(&mut text, *arrow, &laid_out);
         }
+        text += "</g>\n";
         for (group, place) in self.groups.iter().zip(&laid_out.boxes) {
             let (label, told) = (escaped(&group.label()), escaped(&group.description()));
             // Writing into a string cannot fail.
@@ -83,8 +86,8 @@ fn draw_arrow(text: &mut String, Arrow { from, to, reads }: Arrow, laid_out: &La
     let stroke = 1.0 + (reads as f64).log10();
     let _ = writeln!(
         text,
-        "<path d=\"M{x:.1},{y:.1} C{x:.1},{bend:.1} {to_x:.1},{to_bend:.1} {to_x:.1},{to_y:.1}\" fill=\"none\" \
-         stroke=\"#999999\" stroke-width=\"{stroke:.1}\" marker-end=\"url(#tip)\"><title>{} inputs</title></path>",
+        "<path d=\"M{x:.0},{y:.0} C{x:.0},{bend:.0} {to_x:.0},{to_bend:.0} {to_x:.0},{to_y:.0}\" \
+         stroke-width=\"{stroke:.1}\"><title>{} inputs</title></path>",
         count(reads),
     );
 }

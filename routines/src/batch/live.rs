@@ -9,7 +9,10 @@ use std::{
 
 use serde_json::value::RawValue;
 
-use super::Batch;
+use super::{
+    Batch,
+    status::{Counts, RunningCalls},
+};
 use crate::{
     host::Host,
     order::Order,
@@ -38,6 +41,7 @@ const CUT_WAIT: Duration = Duration::from_millis(50);
 #[derive(Debug)]
 pub(super) struct Live {
     host: &'static Host,
+    counts: Arc<Counts>,
     installed: Arc<Installed>,
     writer: Arc<Writer>,
     runtime: Option<Runtime>,
@@ -54,6 +58,7 @@ struct Sent {
     at: Instant,
     /// The time of the last answer.
     heard: Instant,
+    _running: RunningCalls,
 }
 
 /// Calls with results that are not durable yet.
@@ -69,13 +74,14 @@ struct Unsynced {
 impl Live {
     /// # Errors
     /// The reason for which no node can run the job.
-    pub(super) fn new(host: &'static Host, order: &Order) -> Result<Self, String> {
+    pub(super) fn new(host: &'static Host, order: &Order, counts: Arc<Counts>) -> Result<Self, String> {
         let installed = host.packages.get(&host.store, &order.digest);
         let installed = installed.map_err(|error| format!("the package cannot be used: {error}"))?;
         let writer = host.writer(&order.key);
         let writer = writer.map_err(|error| format!("results cannot be written: {error}"))?;
         Ok(Self {
             host,
+            counts,
             installed,
             writer,
             runtime: None,
@@ -161,7 +167,8 @@ impl Live {
             return Ok(());
         }
         let now = Instant::now();
-        self.frame = Some(Sent { calls: taken, at: now, heard: now });
+        let running = self.counts.run(taken.end - taken.start);
+        self.frame = Some(Sent { calls: taken, at: now, heard: now, _running: running });
         Ok(())
     }
 
@@ -235,6 +242,7 @@ impl Live {
             });
             batch.crashed.remove(index);
         }
+        self.counts.add(&tally);
         batch.careful = batch.careful.saturating_sub(outcomes.len() as u64);
         let number = self.writer.put(outcomes);
         self.unsynced.push_back(Unsynced { number, calls, tally, at: Instant::now() });

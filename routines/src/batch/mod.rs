@@ -13,15 +13,16 @@
 //! its last flush are repeated; the manifest counts each index once.
 
 mod live;
+mod status;
 #[cfg(test)]
 mod tests;
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use taskwork::{Context, Job, Outcome, Task};
+use taskwork::{Companion, Context, Job, Outcome, Task};
 
-use self::live::Live;
+use self::{live::Live, status::Calls};
 use crate::{host::Host, order::Order, ranges::Ranges, tally::Tally};
 
 /// The name of this kind of task.
@@ -84,7 +85,10 @@ impl Batch {
             Host::current().ok_or("this process is not a node of routines: start it by routines node")?;
         let mut live = match self.live.take() {
             Some(live) => live,
-            None => Box::new(Live::new(host, cx.shared())?),
+            None => {
+                let counts = cx.companion().map(Calls::counts).unwrap_or_default();
+                Box::new(Live::new(host, cx.shared(), counts)?)
+            }
         };
         let mut waits = 0;
         loop {
@@ -124,6 +128,10 @@ fn settle(live: &mut Live, cx: &mut Context<'_, Batch>) {
 impl Task for Batch {
     type Shared = Order;
     type Output = Tally;
+
+    fn companion(order: &Arc<Order>) -> Option<Companion> {
+        Some(Calls::companion(order.space.len()))
+    }
 
     fn search(&mut self, cx: &mut Context<'_, Self>) -> Outcome {
         self.work(cx).unwrap_or_else(|reason| {

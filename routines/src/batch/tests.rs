@@ -2,6 +2,7 @@
 
 use std::{
     fs,
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -252,7 +253,7 @@ fn calls_are_open_in_encoded_task_until_results_are_durable() {
     const CALLS: u64 = 20;
     let run = Run::of("square", "", range(20));
     let folder = fixture().store.job(&run.order.key);
-    let mut live = Live::new(Host::current().unwrap(), &run.order).unwrap();
+    let mut live = Live::new(Host::current().unwrap(), &run.order, Arc::default()).unwrap();
     // No result can be written.
     fs::remove_dir(&folder).unwrap();
     fs::write(&folder, "in the way").unwrap();

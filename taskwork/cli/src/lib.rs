@@ -80,12 +80,11 @@ mod build;
 mod target;
 mod interrupts;
 mod log;
-mod course;
+mod job_log;
 mod watch;
 mod manual;
 mod version;
 mod outputs;
-mod picture;
 mod solve;
 mod notice;
 mod node;
@@ -97,10 +96,9 @@ pub mod web;
 pub mod command;
 
 pub use self::{
-    course::{Calls, Quality, Telling},
     failure::{Failure, note, print},
+    job_log::{LogColumn, ProgressDisplay},
     outputs::{check_outputs, is_same_file, write_output},
-    picture::{write_graph, write_trace},
     prepared::{Prepared, Shown},
     program::{NoMore, Program, main, run},
 };
@@ -110,7 +108,7 @@ pub use taskwork::Kinds;
 #[doc(hidden)]
 pub fn check_arguments(text: &str) {
     let _ = target::seconds(text);
-    let _ = course::interval(text);
+    let _ = job_log::interval(text);
     let _ = target::time(text);
     notice::check(text);
     let _ = text.parse::<taskwork::Address>();

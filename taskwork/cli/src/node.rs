@@ -9,8 +9,8 @@ use tokio::time::Instant;
 use crate::{
     Failure,
     build::BuildArguments,
-    course::interval,
     interrupts::Endings,
+    job_log::interval,
     log::{Level, LogArguments},
     notice::{self, Notice, Notices, Source},
     target::{ClusterArguments, merged, runtime, seconds, time},

@@ -12,12 +12,13 @@ use serde_json::json;
 use taskwork::{
     Client, Job, JobId, Progress, Report, SetAside, State, Task,
     client::{ClientError, ProgressStream, Submitted},
+    display::Cell,
 };
 
 use crate::{
     Failure,
-    course::{Calls, Course, Own, Quality, Telling, Viewing},
     interrupts::{Interrupts, Notes},
+    job_log::{JobLog, ProgressDisplay, Viewing},
     submit::{Target, goes_on},
     watch,
 };
@@ -37,7 +38,7 @@ pub struct Shown {
     /// Whether the result is complete. Otherwise the exit code is 1.
     pub complete: bool,
     /// The program's values for the last line of the log.
-    pub(crate) own: Own,
+    pub(crate) columns: Vec<Option<Cell>>,
 }
 
 impl Shown {
@@ -48,19 +49,13 @@ impl Shown {
 
     /// Creates the output of a run.
     pub fn new(text: impl Into<String>, json: impl Into<serde_json::Value>, complete: bool) -> Self {
-        Self { text: text.into(), json: json.into(), complete, own: Own::Nothing }
+        Self { text: text.into(), json: json.into(), complete, columns: Vec::new() }
     }
 
-    /// Adds the quality of the best solution to the last line of the log.
+    /// Sets the values of the program's columns in the last line of the log.
     #[must_use]
-    pub fn with_quality(self, quality: Quality) -> Self {
-        Self { own: Own::Search(quality), ..self }
-    }
-
-    /// Adds the outcomes of a workflow's calls to the last line of the log.
-    #[must_use]
-    pub fn with_calls(self, calls: Calls) -> Self {
-        Self { own: Own::Calls(Some(calls)), ..self }
+    pub fn with_columns(self, columns: Vec<Option<Cell>>) -> Self {
+        Self { columns, ..self }
     }
 
     /// Lists the tasks that are missing in the result.
@@ -102,18 +97,18 @@ impl Prepared {
         job: Job<T>,
         show: impl FnOnce(Report<T>) -> Result<Shown, Failure> + Send + 'static,
     ) -> Self {
-        Self::watched(kind, job, Telling::default(), show)
+        Self::watched(kind, job, ProgressDisplay::default(), show)
     }
 
     /// Like [`new`](Self::new), with the program's own progress line and columns.
     pub fn watched<T: Task>(
         kind: &'static str,
         job: Job<T>,
-        telling: Telling,
+        display: ProgressDisplay,
         show: impl FnOnce(Report<T>) -> Result<Shown, Failure> + Send + 'static,
     ) -> Self {
         let (job, show) = (Box::new(|_| job), Box::new(show));
-        Self { job: Box::new(Ready { kind, job, time_limit: None, show, telling }) }
+        Self { job: Box::new(Ready { kind, job, time_limit: None, show, display }) }
     }
 
     /// Like [`watched`](Self::watched), for a job with its own time limit, which is passed to `job`. If the state is
@@ -123,11 +118,11 @@ impl Prepared {
         kind: &'static str,
         time_limit: Duration,
         job: impl FnOnce(Option<Duration>) -> Job<T> + Send + 'static,
-        telling: Telling,
+        display: ProgressDisplay,
         show: impl FnOnce(Report<T>) -> Result<Shown, Failure> + Send + 'static,
     ) -> Self {
         let (job, show) = (Box::new(job), Box::new(show));
-        Self { job: Box::new(Ready { kind, job, time_limit: Some(time_limit), show, telling }) }
+        Self { job: Box::new(Ready { kind, job, time_limit: Some(time_limit), show, display }) }
     }
 
     /// Creates the output of a command that needs no job.
@@ -198,12 +193,12 @@ struct Ready<T: Task> {
     job: MakeJob<T>,
     time_limit: Option<Duration>,
     show: Show<T>,
-    telling: Telling,
+    display: ProgressDisplay,
 }
 
-fn lock(course: &Mutex<Course>) -> MutexGuard<'_, Course> {
+fn lock(log: &Mutex<JobLog>) -> MutexGuard<'_, JobLog> {
     // A panic in the program's callback must not stop the display.
-    course.lock().unwrap_or_else(PoisonError::into_inner)
+    log.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Presents a report, and lists the tasks that are missing in it.
@@ -217,16 +212,16 @@ fn present<T: Task>(report: Report<T>, show: Show<T>) -> Result<Shown, Failure> 
 struct OnItsWay<T: Task> {
     submitted: Submitted<T>,
     show: Show<T>,
-    telling: Telling,
+    display: ProgressDisplay,
 }
 
 impl<T: Task> Launch for Ready<T> {
     fn observe(&mut self, observe: Observe) {
-        self.telling.observe = Some(observe);
+        self.display.observe = Some(observe);
     }
 
     fn solve(self: Box<Self>, place: Place, viewing: Viewing) -> Result<Solved, Failure> {
-        let Self { kind, job, time_limit, show, telling } = *self;
+        let Self { kind, job, time_limit, show, display } = *self;
         let Place { nodes, workers, state } = place;
         let mut job = match state {
             None => job(time_limit),
@@ -246,24 +241,24 @@ impl<T: Task> Launch for Ready<T> {
         }
         watch::stop_on_signal(job.stopper())?;
         // The runtime drops the job's observer when the job is over.
-        let course = Course::new(telling, viewing, &Notes::default());
-        let needs_progress = course.needs_progress();
-        let course = Arc::new(Mutex::new(course));
+        let log = JobLog::new(display, viewing, &Notes::default());
+        let needs_progress = log.needs_progress();
+        let log = Arc::new(Mutex::new(log));
         if needs_progress {
-            let course = Arc::clone(&course);
-            job = job.on_progress(watch::EVERY, move |progress| lock(&course).show(progress));
+            let log = Arc::clone(&log);
+            job = job.on_progress(watch::EVERY, move |progress| lock(&log).show(progress));
         }
         let report = job.run();
-        lock(&course).finish_line();
+        lock(&log).finish_line();
         let report = report?;
         let (suspended, elapsed, figures) = (report.suspended, report.elapsed, report.figures);
         let shown = present(report, show)?;
-        lock(&course).end(elapsed, &figures, &shown);
+        lock(&log).end(elapsed, &figures, &shown);
         Ok(Solved { shown, suspended })
     }
 
     fn submit(self: Box<Self>, target: &Target) -> Submitting<'_> {
-        let Self { kind, job, time_limit, show, telling } = *self;
+        let Self { kind, job, time_limit, show, display } = *self;
         let mut job = job(time_limit).kind(kind).attempts_max(target.attempts_max);
         job = job.deaths_max(target.deaths_max).require(target.require.clone());
         job = job.weight(target.share.weight).priority(target.share.priority);
@@ -278,7 +273,7 @@ impl<T: Task> Launch for Ready<T> {
         }
         Box::pin(async move {
             let submitted = target.client.submit(job).await?;
-            Ok(Box::new(OnItsWay { submitted, show, telling }) as Box<dyn Waits>)
+            Ok(Box::new(OnItsWay { submitted, show, display }) as Box<dyn Waits>)
         })
     }
 }
@@ -306,7 +301,7 @@ impl<T: Task> Waits for OnItsWay<T> {
     }
 
     fn wait(self: Box<Self>, client: Client, target: &Target) -> Waiting<'_> {
-        let Self { submitted, show, telling } = *self;
+        let Self { submitted, show, display } = *self;
         Box::pin(async move {
             let mut submitted = submitted.by(client);
             let mut report = None;
@@ -314,15 +309,15 @@ impl<T: Task> Waits for OnItsWay<T> {
                 report = Some(submitted.result().await?);
                 Ok(())
             });
-            let mut course = Course::new(telling, target.viewing, &target.notes);
+            let mut log = JobLog::new(display, target.viewing, &target.notes);
             let every = if target.viewing.has_line() { LOOK_EVERY } else { LOOK_EVERY_FOR_LOG };
-            let progress = course.needs_progress().then(|| submitted.progress(every));
-            watch_until(result, submitted.client(), submitted.id(), progress, &mut course).await?;
+            let progress = log.needs_progress().then(|| submitted.progress(every));
+            watch_until(result, submitted.client(), submitted.id(), progress, &mut log).await?;
             submitted.withdraw_data().await;
             let report = report.expect("the result was waited for");
             let (elapsed, figures) = (report.elapsed, report.figures);
             let shown = present(report, show)?;
-            course.end(elapsed, &figures, &shown);
+            log.end(elapsed, &figures, &shown);
             Ok(shown)
         })
     }
@@ -339,7 +334,7 @@ fn watch_until<'a>(
     client: &'a Client,
     job: &'a JobId,
     progress: Option<ProgressStream<'a>>,
-    course: &'a mut Course,
+    log: &'a mut JobLog,
 ) -> Ending<'a> {
     Box::pin(async move {
         let watching = async {
@@ -347,7 +342,7 @@ fn watch_until<'a>(
             while let Some(read) = progress.next().await {
                 // A failed read is skipped; the next one may succeed.
                 if let Ok(progress) = read {
-                    course.show(&progress);
+                    log.show(&progress);
                 }
             }
             std::future::pending::<()>().await;

@@ -8,8 +8,8 @@ use taskwork::State;
 
 use crate::{
     Failure, Prepared, build,
-    course::CourseArguments,
     failure::tell,
+    job_log::JobLogArguments,
     log::{Level, LogArguments},
     prepared::{Place, Solved},
 };
@@ -47,7 +47,7 @@ pub(crate) struct Options {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    course: CourseArguments,
+    job_log: JobLogArguments,
     #[command(flatten)]
     log: LogArguments,
 }
@@ -71,13 +71,13 @@ fn run_prepared(
     version: &str,
     prepared: Prepared,
 ) -> Result<ExitCode, Failure> {
-    let Options { nodes, workers, state, any_build, json, course, .. } = options;
+    let Options { nodes, workers, state, any_build, json, job_log, .. } = options;
     let kept = match &state {
         Some(dir) => Some(State::new(dir, build::release(any_build, name, version)?)),
         None => None,
     };
     let Solved { mut shown, suspended } =
-        prepared.solve(Place { nodes, workers, state: kept }, course.viewing(json))?;
+        prepared.solve(Place { nodes, workers, state: kept }, job_log.viewing(json))?;
     if let (Some(_), Some(object)) = (&state, shown.json.as_object_mut()) {
         object.insert("suspended".to_owned(), json!(suspended));
     }

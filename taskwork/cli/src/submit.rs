@@ -9,9 +9,9 @@ use taskwork::{Address, Client, JobId, Labels, Limits, Release, client::ClientBu
 use crate::{
     Failure, Prepared,
     build::BuildArguments,
-    course::{CourseArguments, Viewing},
     failure::{lost_output, print, tell},
     interrupts::{Notes, interruptible, terminated},
+    job_log::{JobLogArguments, Viewing},
     log::{Level, LogArguments},
     prepared::Waits,
     target::{ClusterArguments, Patience, job_id, merged, runtime},
@@ -66,7 +66,7 @@ pub(crate) struct Options {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    course: CourseArguments,
+    job_log: JobLogArguments,
     #[command(flatten)]
     log: LogArguments,
 }
@@ -147,8 +147,9 @@ fn run_prepared(
     release: Release,
     prepared: Prepared,
 ) -> Result<ExitCode, Failure> {
-    let Options { patience, name, wait, attempts, deaths, require, after, share, data, json, course, .. } =
-        options;
+    let Options {
+        patience, name, wait, attempts, deaths, require, after, share, data, json, job_log, ..
+    } = options;
     let require = merged("--require", &require)?;
     let DataArguments { listen, advertise, copies } = data;
     let mut client = client.release(release.clone()).submitter(whoami()).patience(Some(patience.of_a_step()));
@@ -158,7 +159,7 @@ fn run_prepared(
     }
     runtime()?.block_on(async move {
         let client = client.connect().await?;
-        let (attempts_max, deaths_max, viewing) = (attempts, deaths, course.viewing(json));
+        let (attempts_max, deaths_max, viewing) = (attempts, deaths, job_log.viewing(json));
         let target = Target {
             client,
             notes,

@@ -16,7 +16,7 @@ use taskwork_cli::{
 };
 
 use crate::{
-    act, compare, dashboard, findings, job, jobs, nodes, report, scale, status, top, wait, whatif, workflow,
+    act, compare, dashboard, findings, job, jobs, nodes, report, scale, show, status, top, wait, whatif,
 };
 
 /// The name of the command.
@@ -113,7 +113,7 @@ struct Job {
     #[arg(long)]
     timeline: bool,
     #[command(flatten)]
-    workflow: workflow::Arguments,
+    document: show::Arguments,
 }
 
 #[derive(Debug, clap::Args)]
@@ -323,10 +323,10 @@ impl Desk {
             }
             Command::Nodes(_) => nodes::run(self).await?,
             Command::Jobs(_) => jobs::run(self).await?,
-            Command::Job(Job { of, workflow, .. }) if workflow.is_given() => {
-                workflow::run(self, &of.job, &workflow).await?;
-            }
-            Command::Job(Job { of, timeline, .. }) => job::run(self, &of.job, timeline).await?,
+            Command::Job(Job { of, timeline, document }) => match document.asked() {
+                Some(name) => show::run(self, &of.job, name, &document).await?,
+                None => job::run(self, &of.job, timeline).await?,
+            },
             Command::Result(OfJob { job, .. }) => return act::result(self, &job).await,
             Command::Wait(OfJob { job, .. }) => return wait::run(self, &job).await,
             Command::Drain(Drain { node, wait, timeout, .. }) => {

@@ -2,7 +2,6 @@
 
 use std::{collections::BTreeSet, fmt::Write as _};
 
-use dataflow_view::Summary;
 use serde_json::json;
 use taskwork::{
     Figures, JobId, SetAside,
@@ -11,7 +10,7 @@ use taskwork::{
 use taskwork_cli::{Failure, printable};
 
 use super::{
-    Desk, json, ledger,
+    Desk, json, ledger, show,
     table::{self, count, lapse},
 };
 
@@ -23,8 +22,8 @@ struct Facts {
 
 pub(super) async fn run(desk: &Desk, id: &JobId, timeline: bool) -> Result<(), Failure> {
     let facts = Facts { id: id.clone(), job: desk.client.job(id).await? };
-    let text =
-        || facts.text() + &facts.calls_text() + &if timeline { facts.timeline_text() } else { String::new() };
+    let display = facts.job.display.as_ref().map(show::text).unwrap_or_default();
+    let text = || facts.text() + &display + &if timeline { facts.timeline_text() } else { String::new() };
     desk.say(|| facts.json(), text);
     Ok(())
 }
@@ -68,7 +67,7 @@ impl Facts {
             fields.insert("requests".to_owned(), json!(requests));
             fields.insert("nodes".to_owned(), json!(nodes));
             fields.insert("timeline".to_owned(), json!(timeline));
-            fields.insert("calls_by_task".to_owned(), json!(self.summary().map(|summary| summary.json())));
+            fields.insert("display".to_owned(), json!(self.job.display.as_ref().map(show::json)));
             fields.insert("unwritten_ms".to_owned(), json!(self.job.unwritten_ms()));
             let unprotected: Vec<&str> = self.job.unprotected().map(|(node, _)| node).collect();
             fields.insert("unprotected".to_owned(), json!(unprotected));
@@ -162,16 +161,6 @@ impl Facts {
             text += &self.node_table();
         }
         text
-    }
-
-    /// Returns the calls of a workflow by task and state; `None` for other jobs.
-    fn summary(&self) -> Option<Summary> {
-        Summary::shown(&self.job.sight()?)
-    }
-
-    fn calls_text(&self) -> String {
-        self.summary()
-            .map_or_else(String::new, |summary| format!("\n{}\n{}", summary.line(), summary.table()))
     }
 
     /// Returns the events of the job (time, node, event, details), ordered as far as the nodes' clocks agree.

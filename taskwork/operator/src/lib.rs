@@ -15,13 +15,13 @@ mod json;
 mod ledger;
 mod report;
 mod scale;
+mod show;
 mod status;
 mod table;
 mod top;
 mod wait;
 mod web;
 mod whatif;
-mod workflow;
 
 use self::command::{Common, Desk};
 

@@ -13,6 +13,7 @@ use zk::{
 
 use super::{Client, ClientError, Overview, Stage};
 use crate::{
+    display::{Document, JobDisplay, document_of, request_of},
     figures::{Figures, sum},
     id::JobId,
     report::SetAside,
@@ -53,7 +54,8 @@ pub struct JobDetails {
     pub gap: Option<f64>,
     /// The number of workers of the nodes at work, and of those with a task; `None` if no node reports them.
     pub workers: Option<(u32, u32)>,
-    sight: Option<serde_json::Value>,
+    /// The display that its companion provides, if any.
+    pub display: Option<JobDisplay>,
 }
 
 /// The work of a node for a job.
@@ -86,11 +88,6 @@ impl JobDetails {
             requests += work.published.requests;
         }
         (sum(self.nodes.iter().map(|work| &work.published)), requests)
-    }
-
-    /// Returns the status that the job's companion provides ([`Witness`](crate::Witness)), if any.
-    pub fn sight(&self) -> Option<serde_json::Value> {
-        self.sight.clone()
     }
 
     /// Returns the nodes that currently work on the job.
@@ -176,7 +173,7 @@ impl Client {
             bound: about.bound,
             gap: about.gap,
             workers: about.pool.map(|pool| (pool.workers, pool.busy)),
-            sight: about.sight.as_deref().cloned(),
+            display: about.display.as_deref().cloned(),
         })
     }
 
@@ -349,23 +346,25 @@ impl Client {
         Err(ClientError::TimedOut { reason })
     }
 
-    /// Sends a question to the companions of a running job, and waits for the answer of the one that knows it. See
-    /// [`Witness`](crate::Witness).
+    /// Requests a document from the companions of a running job, such as one that its [display](JobDetails::display)
+    /// offers.
     ///
     /// # Errors
-    /// If there is no such job, it is over, no node has answered in time, or ZooKeeper was unavailable for too long.
-    pub async fn ask_about(
+    /// If there is no such job, it is over or does not provide the document, no node has answered in time, or ZooKeeper
+    /// was unavailable for too long.
+    pub async fn document(
         &self,
         job: &JobId,
-        asked: serde_json::Value,
+        name: &str,
+        argument: Option<&str>,
         timeout: Duration,
-    ) -> Result<serde_json::Value, ClientError> {
+    ) -> Result<Document, ClientError> {
         let record = self.record(job).await?;
         if record.state.is_over() {
             return Err(not_that(job, &record, "only a running job can be asked"));
         }
         // The key identifies the question when the request is repeated.
-        let (key, asked) = (&format!("{:032x}", rand::rng().random::<u128>()), &asked);
+        let (key, asked) = (&format!("{:032x}", rand::rng().random::<u128>()), &request_of(name, argument));
         let name =
             &self
                 .ask(|store| async move {
@@ -375,7 +374,10 @@ impl Client {
         let answered =
             self.ask(|store| async move { question::answered(&*store, self.cluster(), &job.0, name).await });
         if let Ok(answer) = time::timeout(timeout, answered).await {
-            return answer;
+            let refused = |reason| ClientError::Invalid {
+                reason: format!("job {job} does not provide {name}: {reason}"),
+            };
+            return document_of(answer?).map_err(refused);
         }
         self.ask(|store| async move {
             question::withdraw(&*store, self.cluster(), &job.0, name).await;
@@ -485,7 +487,7 @@ mod tests {
             bound: None,
             gap: None,
             workers: None,
-            sight: None,
+            display: None,
         };
         assert_eq!(job.unwritten_ms(), Some(1_200));
         let named: Vec<&str> = job.unprotected().map(|(node, _)| node).collect();

@@ -12,7 +12,7 @@ use tokio::{
     time::Instant,
 };
 
-use super::{CompanionEvent, Refusal, Rescue, sight::Seat};
+use super::{CompanionEvent, Refusal, Rescue, status::ProviderSlot};
 use crate::id::NodeId;
 
 /// The maximum number of messages that wait for a companion.
@@ -30,7 +30,7 @@ pub(crate) struct Desk {
     state: Mutex<State>,
     changed: Notify,
     /// The provider of the companion's status.
-    pub(crate) witness: Seat,
+    pub(crate) provider: ProviderSlot,
 }
 
 #[derive(Debug, Default)]

@@ -49,7 +49,7 @@
 
 mod desk;
 mod journal;
-mod sight;
+mod status;
 
 use std::{
     any::Any,
@@ -63,10 +63,10 @@ use thiserror::Error;
 use tokio::{sync::oneshot, time::Instant};
 use zk::Labels;
 
-pub(crate) use self::{desk::Desk, journal::Request as JournalRequest, sight::highest};
+pub(crate) use self::{desk::Desk, journal::Request as JournalRequest, status::highest};
 pub use self::{
     journal::{Journal, JournalError, Written},
-    sight::{Load, Sight, Witness},
+    status::{JobStatus, Load, StatusProvider},
 };
 use crate::id::{JobId, NodeId};
 
@@ -181,8 +181,8 @@ impl CompanionContext {
     }
 
     /// Sets the provider of this companion's job status, as long as that exists. Further calls have no effect.
-    pub fn is_witnessed_by(&self, witness: Weak<dyn Witness>) {
-        self.desk.witness.take(witness);
+    pub fn set_status_provider(&self, provider: Weak<dyn StatusProvider>) {
+        self.desk.provider.set(provider);
     }
 
     /// Returns the messenger, which can be cloned and used on other threads.

@@ -55,7 +55,12 @@ pub(super) struct Victim {
 pub(super) enum Serving {
     Nothing,
     /// Take at most this number of tasks and bytes for this thief.
-    Take { thief: NodeId, request: u64, tasks_max: usize, bytes_max: usize },
+    Take {
+        thief: NodeId,
+        request: u64,
+        tasks_max: usize,
+        bytes_max: usize,
+    },
     Deny(Vec<Waiting>),
 }
 

@@ -338,9 +338,9 @@ impl Fleet<'_> {
             figures += node.running.figures();
         }
         let variables = self.submitted.variables((self.variables)()).await?;
-        let sight = highest(self.nodes.iter().filter_map(|node| node.running.sight()));
+        let display = highest(self.nodes.iter().filter_map(|node| node.running.status()));
         let (nodes, elapsed) = (self.nodes.len(), self.submitted.started.elapsed());
-        Ok(Progress { figures, nodes, sight, elapsed, variables })
+        Ok(Progress { figures, nodes, display, elapsed, variables })
     }
 
     /// Stops all nodes and returns the sum of all figures, including those of earlier nodes.

@@ -15,7 +15,7 @@ use thiserror::Error;
 use tracing::Instrument as _;
 use zk::{
     Counted, Labels,
-    figures::{EventKind, Sight},
+    figures::{EventKind, Status},
     job::JobRecord,
 };
 
@@ -214,8 +214,8 @@ impl RunningNode {
     }
 
     /// Returns the job status provided by the companion on this node.
-    pub(crate) fn sight(&self) -> Option<Sight> {
-        self.coordination.sight()
+    pub(crate) fn status(&self) -> Option<Status> {
+        self.coordination.status()
     }
 
     /// Requests that the node leaves by its deadline or within a shorter time, handing over its unfinished tasks. On a

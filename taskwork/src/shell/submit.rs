@@ -266,9 +266,9 @@ impl Tracked {
         figures.open_tasks = at_work
             .map(|(_, report)| report.figures.open_tasks)
             .try_fold(open_tasks, |sum, open| open.map(|open| sum + open));
-        let sight = highest(reports.into_iter().filter_map(|(_, report)| report.sight));
+        let display = highest(reports.into_iter().filter_map(|(_, report)| report.status));
         let variables = self.variables(variables).await?;
-        Ok(Progress { figures, nodes, sight, elapsed: self.started.elapsed(), variables })
+        Ok(Progress { figures, nodes, display, elapsed: self.started.elapsed(), variables })
     }
 
     /// Returns the figures of the nodes of a job that is over. Waits for their last figures, which they publish shortly

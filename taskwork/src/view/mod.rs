@@ -93,7 +93,7 @@ struct Shown {
     about: (u64, Frozen<JobAbout>),
     /// The ticks at which two parts of `about` last changed.
     record_at: u64,
-    sight_at: u64,
+    display_at: u64,
     nodes: Tracked<Frozen<NodeNow>>,
     series: TrackedSeries,
 }
@@ -112,8 +112,8 @@ impl Shown {
         if *since == 0 || known.record != about.record {
             self.record_at = tick;
         }
-        if *since == 0 || known.sight != about.sight {
-            self.sight_at = tick;
+        if *since == 0 || known.display != about.display {
+            self.display_at = tick;
         }
         self.about = (tick, Frozen::new(about));
     }
@@ -121,11 +121,11 @@ impl Shown {
     /// Returns the changes after a tick, except for the nodes.
     fn since(&self, tick: u64) -> JobDelta {
         let (changed, about) = &self.about;
-        let without = || Frozen::new(JobAbout { record: None, sight: None, ..(**about).clone() });
+        let without = || Frozen::new(JobAbout { record: None, display: None, ..(**about).clone() });
         JobDelta {
             about: (*changed > tick).then(without),
             record: (self.record_at > tick).then(|| about.record.clone()),
-            sight: (self.sight_at > tick).then(|| about.sight.clone()),
+            display: (self.display_at > tick).then(|| about.display.clone()),
             series: self.series.since(tick),
             ..JobDelta::default()
         }

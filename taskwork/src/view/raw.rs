@@ -3,9 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde_json::Value;
 use zk::{
-    figures::{self, NodeFigures, Sight},
+    figures::{self, NodeFigures, Status},
     job::{self, JobRecord},
     membership::{self, Member},
     quarantine::{self, AboutTask},
@@ -17,7 +16,7 @@ use super::{
     place::{Part, Place},
     warnings::Warnings,
 };
-use crate::figures::Figures;
+use crate::{display::JobDisplay, figures::Figures};
 
 /// A node's report about a job.
 pub(super) type Report = NodeFigures<Figures>;
@@ -34,17 +33,14 @@ const ATTEMPTS_MAX: usize = 2;
 const CANDIDATES_MAX: usize = 16_384;
 /// The maximum number of tasks that were set aside and are kept.
 const SET_ASIDE_MAX: usize = quarantine::SET_ASIDE_MAX;
-/// The maximum number of nodes of a job with a stored companion status.
-const SIGHTS_MAX: usize = 8;
+/// The maximum size of the stored displays of a job, in bytes of the reports with them.
+const DISPLAYS_BYTES_MAX: usize = 4 << 20;
 /// The maximum number of events in the report of a node.
 const EVENTS_MAX: usize = 64;
 /// The maximum number of unstoppable tasks in the report of a node.
 const SILENT_MAX: usize = 16;
 /// The maximum length of a text in a report, in characters.
 const TEXT_CHARS_MAX: usize = 1_000;
-/// The maximum nesting depth of a companion's status. The status is part of a snapshot, and the whole must stay below
-/// the 128 levels that the JSON parser accepts.
-const SIGHT_LEVELS_MAX: usize = 100;
 
 #[derive(Debug, Default)]
 pub(super) struct Raw {
@@ -83,8 +79,8 @@ pub(super) struct RawJob {
     pub(super) record: Option<Frozen<JobRecord>>,
     pub(super) reports: BTreeMap<String, Frozen<Report>>,
     pub(super) attempts: BTreeMap<u32, RawAttempt>,
-    /// The status that companions provide, by rank and node: that of the highest rank is shown.
-    pub(super) sights: BTreeMap<(u64, String), Frozen<Value>>,
+    /// The displays that companions provide, by rank and node, each with its size. Those of the highest rank are shown.
+    pub(super) displays: BTreeMap<(u64, String), (usize, Frozen<JobDisplay>)>,
     /// Whether any part has changed since the last tick.
     pub(super) dirty: bool,
     /// Whether its nodes' reports are forgotten, because it was over long ago.
@@ -202,11 +198,12 @@ impl RawJob {
             (Place::Job { .. }, _) => (self.exists, self.record, self.forgotten) = (false, None, false),
             (Place::Figures { node, .. }, Content::Data(bytes)) => {
                 let mut report = figures::decode::<Figures>(path, bytes)?;
-                self.sights.retain(|(_, by), _| by != node);
-                if let Some(Sight { rank, content }) = bound(&mut report) {
-                    self.sights.insert((rank, node.to_owned()), Frozen::new(content));
-                    if self.sights.len() > SIGHTS_MAX {
-                        self.sights.pop_first();
+                self.displays.retain(|(_, by), _| by != node);
+                bound(&mut report);
+                if let Some((rank, display)) = report.status.take().and_then(read_status) {
+                    self.displays.insert((rank, node.to_owned()), (bytes.len(), Frozen::new(display)));
+                    while self.displays.values().map(|(size, _)| size).sum::<usize>() > DISPLAYS_BYTES_MAX {
+                        self.displays.pop_first();
                     }
                 }
                 self.reports.insert(node.to_owned(), Frozen::new(report));
@@ -216,7 +213,7 @@ impl RawJob {
             }
             (Place::Figures { node, .. }, _) => {
                 self.reports.remove(node);
-                self.sights.retain(|(_, by), _| by != node);
+                self.displays.retain(|(_, by), _| by != node);
             }
             (Place::OfAttempt { attempt, part, .. }, content) => {
                 if *content == Content::Gone && !self.attempts.contains_key(&attempt) {
@@ -253,7 +250,7 @@ impl RawJob {
     pub(super) fn forget_nodes(&mut self) {
         self.forgotten = true;
         self.reports.clear();
-        self.sights.clear();
+        self.displays.clear();
         for attempt in self.attempts.values_mut() {
             attempt.enrolled.clear();
             attempt.left.clear();
@@ -312,8 +309,13 @@ fn toggle(names: &mut BTreeSet<String>, name: &str, content: &Content, max: usiz
     }
 }
 
-/// Bounds the size of a report, and extracts the companion's status.
-fn bound(report: &mut Report) -> Option<Sight> {
+/// Returns the rank and the display of a status; `None` if it contains no display.
+fn read_status(Status { rank, content }: Status) -> Option<(u64, JobDisplay)> {
+    Some((rank, JobDisplay::read(&content)?))
+}
+
+/// Bounds the size of a report.
+fn bound(report: &mut Report) {
     report.timeline.truncate(EVENTS_MAX);
     for event in &mut report.timeline {
         shorten(&mut event.detail);
@@ -333,19 +335,6 @@ fn bound(report: &mut Report) -> Option<Sight> {
     }
     report.variables = None;
     shorten(&mut report.host);
-    let mut sight = report.sight.take()?;
-    flatten(&mut sight.content, SIGHT_LEVELS_MAX);
-    Some(sight)
-}
-
-/// Replaces the parts of a value below so many levels by null.
-fn flatten(value: &mut Value, levels: usize) {
-    match value {
-        Value::Array(_) | Value::Object(_) if levels == 0 => *value = Value::Null,
-        Value::Array(values) => values.iter_mut().for_each(|value| flatten(value, levels - 1)),
-        Value::Object(fields) => fields.values_mut().for_each(|value| flatten(value, levels - 1)),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
-    }
 }
 
 fn shorten(text: &mut String) {

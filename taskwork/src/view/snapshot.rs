@@ -12,7 +12,7 @@ use super::{
     stage::Stage,
     tracked::Changes,
 };
-use crate::figures::Figures;
+use crate::{display::JobDisplay, figures::Figures};
 
 /// The maximum number of events of the cluster that are kept.
 pub const MOMENTS_MAX: usize = 1_000;
@@ -140,8 +140,8 @@ pub struct JobAbout {
     pub set_aside: BTreeMap<String, (u32, String)>,
     /// The names of nodes that were lost in its current attempt.
     pub lost: Vec<String>,
-    /// The status that its companion provides.
-    pub sight: Option<Frozen<serde_json::Value>>,
+    /// The display that its companion provides.
+    pub display: Option<Frozen<JobDisplay>>,
     /// Its costs; `None` if no node has reported on it.
     #[serde(default)]
     pub cost: Option<JobCost>,
@@ -253,14 +253,14 @@ pub struct Delta {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct JobDelta {
-    /// The job's summary, if it has changed, without its record and its companion's status.
+    /// The job's summary, if it has changed, without its record and its companion's display.
     pub about: Option<Frozen<JobAbout>>,
     /// Its record, if that has changed: it is larger than the rest, and changes rarely.
     #[serde(default, deserialize_with = "changed", skip_serializing_if = "Option::is_none")]
     pub record: Option<Option<Frozen<JobRecord>>>,
-    /// The status that its companion provides, if that has changed.
+    /// The display that its companion provides, if that has changed.
     #[serde(default, deserialize_with = "changed", skip_serializing_if = "Option::is_none")]
-    pub sight: Option<Option<Frozen<serde_json::Value>>>,
+    pub display: Option<Option<Frozen<JobDisplay>>>,
     /// Its nodes.
     pub nodes: Changes<Frozen<NodeNow>>,
     /// The new points of the job's history, if any.
@@ -284,8 +284,8 @@ impl Snapshot {
             let job = self.jobs.entry(id).or_default();
             if let Some(about) = change.about {
                 let record = change.record.unwrap_or_else(|| job.about.record.clone());
-                let sight = change.sight.unwrap_or_else(|| job.about.sight.clone());
-                job.about = Frozen::new(JobAbout { record, sight, ..(*about).clone() });
+                let display = change.display.unwrap_or_else(|| job.about.display.clone());
+                job.about = Frozen::new(JobAbout { record, display, ..(*about).clone() });
             }
             change.nodes.apply(&mut job.nodes);
             if let Some(series) = change.series {
@@ -327,7 +327,7 @@ impl Default for JobAbout {
             parked_tasks: None,
             set_aside: BTreeMap::new(),
             lost: Vec::new(),
-            sight: None,
+            display: None,
             cost: None,
         }
     }

@@ -14,6 +14,7 @@ use super::{
     stage::Stage,
 };
 use crate::{
+    display::JobDisplay,
     figures::{Figures, sum},
     outlook::Outlook,
 };
@@ -139,13 +140,25 @@ impl RawJob {
                 .map(|(task, about)| (task.clone(), (about.deaths, about.reason.clone())))
                 .collect(),
             lost: self.lost(raw).into_iter().collect(),
-            sight: self.sights.last_key_value().map(|(_, content)| content.clone()),
+            display: self.display(),
             cost,
         }
     }
 }
 
 impl RawJob {
+    /// Returns the display of the highest rank, merged if several nodes provide one.
+    fn display(&self) -> Option<Frozen<JobDisplay>> {
+        let ((rank, _), _) = self.displays.last_key_value()?;
+        let mut highest = self.displays.range((*rank, String::new())..).map(|(_, (_, display))| display);
+        let first = highest.next()?;
+        let mut merged: Option<JobDisplay> = None;
+        for display in highest {
+            merged.get_or_insert_with(|| (**first).clone()).merge(display);
+        }
+        Some(merged.map_or_else(|| first.clone(), Frozen::new))
+    }
+
     /// Returns the summary of a job that was over long ago: it keeps the sums over the forgotten nodes.
     pub(super) fn about_forgotten(&self, standing: Standing, known: &JobAbout) -> JobAbout {
         let Standing { stage, missing, leader, cost: _ } = standing;

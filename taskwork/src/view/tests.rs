@@ -6,7 +6,7 @@ use proptest::{collection::vec, prelude::*, sample::Index};
 use serde::Serialize;
 use serde_json::Value;
 use zk::{
-    figures::{Best, EventKind, NodeFigures, PoolNow, Sense, Sight, TimelineEvent},
+    figures::{Best, EventKind, NodeFigures, PoolNow, Sense, Status, TimelineEvent},
     job::{JobRecord, JobState, Lost},
     membership::Member,
     quarantine::AboutTask,
@@ -14,6 +14,7 @@ use zk::{
 
 use super::*;
 use crate::{
+    display::{Field, JobDisplay, Unit},
     figures::{Figures, WorkerTimes},
     outlook::Outlook,
 };
@@ -89,8 +90,8 @@ fn contents(path: &str) -> BoxedStrategy<Content> {
         }
         Some(Place::Figures { .. }) => (prop_oneof![0..900_u64, Just(u64::MAX)], any::<bool>(), 0..3_u64)
             .prop_map(|(worked, last, rank)| {
-                let sight = (rank > 0).then(|| Sight { rank, content: worked.into() });
-                content(&NodeFigures { sight, ..report(worked, last) })
+                let status = (rank > 0).then(|| shows(rank, worked));
+                content(&NodeFigures { status, ..report(worked, last) })
             })
             .boxed(),
         Some(Place::OfAttempt { .. }) if path.ends_with("about") => content_of_about().boxed(),
@@ -98,6 +99,12 @@ fn contents(path: &str) -> BoxedStrategy<Content> {
         _ => Just(name()).boxed(),
     };
     prop_oneof![6 => good, 2 => Just(Content::Gone), 1 => garbage].boxed()
+}
+
+/// Returns a status with one value.
+fn shows(rank: u64, worked: u64) -> Status {
+    let display = JobDisplay::new().value(Field::new("worked", "worked", Unit::Count, worked));
+    Status { rank, content: serde_json::to_value(display).unwrap() }
 }
 
 fn content_of_about() -> impl Strategy<Value = Content> {
@@ -173,7 +180,7 @@ proptest! {
                 let read = serde_json::from_str::<Delta>(&line);
                 prop_assert!(read.is_ok(), "{}", line);
                 let told = |delta: &Delta| {
-                    delta.jobs.values().map(|job| (job.record.clone(), job.sight.clone())).collect::<Vec<_>>()
+                    delta.jobs.values().map(|job| (job.record.clone(), job.display.clone())).collect::<Vec<_>>()
                 };
                 prop_assert_eq!(told(&read.unwrap()), told(&delta));
                 followed.apply(delta);
@@ -571,20 +578,21 @@ fn outage_adds_no_point_to_the_series() {
 }
 
 #[test]
-fn companion_status_nested_too_deeply_is_left_out() {
+fn deeply_nested_display_is_left_out() {
     // Up to the maximum depth that a report can have.
     let nested = |levels: usize| (0..levels).fold(Value::from(7), |inner, _| Value::Array(vec![inner]));
-    for levels in [0, 1, 99, 100, 101, 120] {
-        let report =
-            NodeFigures { sight: Some(Sight { rank: 1, content: nested(levels) }), ..report(1, false) };
+    for levels in [0, 1, 99, 100, 118] {
+        let mut status = shows(1, 7);
+        status.content["values"][0]["value"] = nested(levels);
+        let report = NodeFigures { status: Some(status), ..report(1, false) };
         let view = view([
             ("jobs/j-0000000001", job(JobState::Running, 2)),
             ("jobs/j-0000000001/figures/n1", content(&report)),
         ]);
         let snapshot = view.snapshot();
         assert!(snapshot.warnings.is_empty(), "{:?}", snapshot.warnings);
-        let sight = snapshot.jobs[JOB].about.sight.as_deref();
-        assert_eq!(sight == Some(&nested(levels)), levels <= 100, "{levels} levels");
+        let display = snapshot.jobs[JOB].about.display.as_deref().unwrap();
+        assert_eq!(display.count_of("worked").is_some(), levels == 0, "{levels} levels");
         let written = serde_json::to_string(&snapshot).unwrap();
         assert_eq!(serde_json::from_str::<Snapshot>(&written).unwrap(), snapshot);
     }
@@ -609,22 +617,24 @@ fn report_texts_are_truncated() {
 
 #[test]
 fn delta_contains_large_fields_only_when_changed() {
-    let with_sight = |worked, shown: Option<u64>| {
-        let sight = shown.map(|shown| Sight { rank: 1, content: shown.into() });
-        content(&NodeFigures { sight, ..report(worked, false) })
+    let with_status = |worked, shown: Option<u64>| {
+        content(&NodeFigures { status: shown.map(|shown| shows(1, shown)), ..report(worked, false) })
     };
     let figures = "jobs/j-0000000001/figures/n1";
     let mut view =
-        view([("jobs/j-0000000001", job(JobState::Running, 2)), (figures, with_sight(1, Some(7)))]);
+        view([("jobs/j-0000000001", job(JobState::Running, 2)), (figures, with_status(1, Some(7)))]);
     let mut told = |content| {
         let seq = view.seq();
         view.apply(&Event::of(2, figures, content));
         view.apply(&Event::tick(1_000 * (seq + 1)));
         let delta = view.delta_since(seq).unwrap().jobs.remove(JOB).unwrap();
-        assert!(delta.about.is_some_and(|about| about.record.is_none() && about.sight.is_none()));
-        (delta.record.is_some(), delta.sight.map(|sight| sight.map(|sight| (*sight).clone())))
+        assert!(delta.about.is_some_and(|about| about.record.is_none() && about.display.is_none()));
+        (
+            delta.record.is_some(),
+            delta.display.map(|display| display.map(|display| display.count_of("worked"))),
+        )
     };
-    assert_eq!(told(with_sight(2, Some(7))), (false, None));
-    assert_eq!(told(with_sight(3, Some(8))), (false, Some(Some(8.into()))));
-    assert_eq!(told(with_sight(4, None)), (false, Some(None)));
+    assert_eq!(told(with_status(2, Some(7))), (false, None));
+    assert_eq!(told(with_status(3, Some(8))), (false, Some(Some(Some(8)))));
+    assert_eq!(told(with_status(4, None)), (false, Some(None)));
 }

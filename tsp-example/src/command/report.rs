@@ -2,10 +2,10 @@
 
 use std::fmt::Write as _;
 
-use bnb_framework::{End, Figures};
+use bnb_framework::{End, Figures, cli::log_values};
 use indicatif::HumanCount;
 use serde_json::{Value, json};
-use taskwork_cli::Quality;
+use taskwork::display::Cell;
 
 use crate::instance::{City, Instance};
 
@@ -42,10 +42,10 @@ impl Report<'_> {
         Some(if open == 0 { 0.0 } else { open as f64 / length as f64 })
     }
 
-    /// Returns the quality in the last line of the log.
-    pub(super) fn quality(&self) -> Quality {
+    /// Returns the values in the last line of the log.
+    pub(super) fn log_values(&self) -> Vec<Option<Cell>> {
         let length = self.search.length.map(|length| length.to_string());
-        Quality::new(length.as_deref(), Some(self.search.bound as f64), self.gap())
+        log_values(length.as_deref(), Some(self.search.bound), self.gap())
     }
 
     /// Formats the report as a JSON object.

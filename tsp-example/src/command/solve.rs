@@ -299,7 +299,7 @@ impl Asked {
         }
         let complete = matches!(search.end, End::Proven | End::Target);
         let report = Report { instance: &self.instance, search, figures: *figures };
-        Ok(Shown::new(report.text(), report.json(), complete).with_quality(report.quality()))
+        Ok(Shown::new(report.text(), report.json(), complete).with_columns(report.log_values()))
     }
 }
 

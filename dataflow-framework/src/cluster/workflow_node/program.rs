@@ -96,12 +96,12 @@ impl WorkflowNode {
 
     /// Receives the output of the program of a run.
     pub(in crate::cluster) fn returned(&self, run: Run, result: Result<ProgramOutput, String>) {
-        let last = self.last_sight();
+        let last = self.last_status();
         let mut state = self.lock();
         if state.role.run() != Some(run) {
             return;
         }
-        state.last_sight = last;
+        state.last_status = last;
         if let Progress::Runs(waker) | Progress::Deposed { waker, .. } =
             std::mem::replace(&mut state.program, Progress::Returned(result))
         {

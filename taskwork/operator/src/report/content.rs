@@ -8,8 +8,8 @@ use super::seen::Seen;
 
 /// The maximum size of the data of a job, in bytes. With it a page has at most 2 MiB.
 const BYTES_MAX: usize = 1_800 << 10;
-/// The maximum size of a companion's data, in bytes. If it is exceeded, only the summary of a workflow is kept.
-const SIGHT_BYTES_MAX: usize = 256 << 10;
+/// The maximum size of the display of a job, in bytes. If it is exceeded, first the pictures are left out.
+const DISPLAY_BYTES_MAX: usize = 256 << 10;
 /// The number of events kept of each node if there are too many: its first one, and its last ones.
 const EVENTS_KEPT: usize = 8;
 /// The figures of a node that are kept if the page would become too large.
@@ -20,7 +20,7 @@ const TEXT_CHARS_MAX: usize = 1_000;
 /// Returns the data of a report's page, in the form that `data.js` reads.
 pub(super) fn of(seen: &Seen) -> Value {
     let mut remarks = seen.remarks.clone();
-    let snapshot = bounded(snapshot(seen), &seen.id, &mut remarks);
+    let snapshot = bounded(snapshot(seen, &mut remarks), &seen.id, &mut remarks);
     json!({
         "first": ["job", seen.id],
         "view": {
@@ -38,7 +38,7 @@ pub(super) fn of(seen: &Seen) -> Value {
 }
 
 /// Returns the snapshot without the parts that the page does not show.
-fn snapshot(seen: &Seen) -> Value {
+fn snapshot(seen: &Seen, remarks: &mut Vec<String>) -> Value {
     let mut snapshot = json!(seen.snapshot);
     if let (Some(job), Some(members)) = (seen.job(), snapshot["members"].as_object_mut()) {
         members.retain(|name, _| job.nodes.contains_key(name));
@@ -56,13 +56,22 @@ fn snapshot(seen: &Seen) -> Value {
     remove(&mut snapshot, |name| name == "costs");
     let job = &mut snapshot["jobs"][&seen.id];
     remove(&mut job["about"]["record"], |name| ["key", "root", "shared_name", "shared_from"].contains(&name));
-    let sight = &mut job["about"]["sight"];
-    if size(sight) > SIGHT_BYTES_MAX {
-        let summary = sight["workflow"]["summary"].take();
-        let fits = size(&summary) <= SIGHT_BYTES_MAX;
-        *sight = if fits { json!({ "workflow": { "summary": summary } }) } else { Value::Null };
+    // It is bounded, and pictures cannot be shortened.
+    let mut display = job["about"]["display"].take();
+    if let Some(pictures) = display["pictures"].as_array_mut() {
+        // Browsers show no others.
+        pictures.retain(|picture| picture["format"] == "svg");
     }
     shorten(&mut job["about"]);
+    for part in ["pictures", "tables"] {
+        if size(&display) > DISPLAY_BYTES_MAX {
+            display[part] = json!([]);
+            remarks.push(format!(
+                "To limit the size of this file, the {part} of the job's program were left out."
+            ));
+        }
+    }
+    job["about"]["display"] = display;
     snapshot
 }
 

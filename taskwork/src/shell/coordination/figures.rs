@@ -6,7 +6,7 @@ use std::{
 };
 
 use zk::{
-    figures::{self, Best, Ledger, NodeFigures, PoolNow, Sense, Sight},
+    figures::{self, Best, Ledger, NodeFigures, PoolNow, Sense, Status},
     job::{self, JobState},
 };
 
@@ -94,7 +94,7 @@ impl Coordination {
                 self.silent(),
                 self.cut_off(),
                 self.ledger_state(),
-                self.sight(),
+                self.status(),
             ));
             // The duration of a long call grows, too.
             let is_news = now != published || self.load().busy > 0;
@@ -124,12 +124,12 @@ impl Coordination {
 
     /// Returns the companion's own work.
     fn load(&self) -> Load {
-        self.companion.as_ref().map(|companion| companion.desk.witness.load()).unwrap_or_default()
+        self.companion.as_ref().map(|companion| companion.desk.provider.load()).unwrap_or_default()
     }
 
     /// Returns the job status provided by the companion.
-    pub(crate) fn sight(&self) -> Option<Sight> {
-        self.companion.as_ref().and_then(|companion| companion.desk.witness.sight())
+    pub(crate) fn status(&self) -> Option<Status> {
+        self.companion.as_ref().and_then(|companion| companion.desk.provider.status())
     }
 
     fn ledger_state(&self) -> Option<LedgerState> {
@@ -164,7 +164,7 @@ impl Coordination {
             cut_off: self.cut_off(),
             last,
             ledger: self.ledger_state().filter(|_| !last).map(|state| self.dated(state)),
-            sight: self.sight(),
+            status: self.status(),
             variables: None,
             members_known: u32::try_from(self.members_known() - 1).ok(),
             at_ms: unix_ms(),

@@ -19,7 +19,7 @@ impl Coordination {
         loop {
             let answered = async {
                 let (name, question) = questions.next().await?;
-                let Some(answer) = companion.desk.witness.answer(&question) else { return Ok(()) };
+                let Some(answer) = companion.desk.provider.answer(&question) else { return Ok(()) };
                 self.give_answer(&name, answer).await
             };
             match answered.await {

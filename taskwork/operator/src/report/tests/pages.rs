@@ -93,6 +93,48 @@ fn page_of_thousand_nodes_and_one_hour_fits_two_mebibytes() {
 }
 
 #[test]
+fn display_of_framework_is_kept_without_pictures_that_are_too_large() {
+    let folder = tempfile::tempdir().unwrap();
+    for (shapes, is_whole) in [(10, true), (9_000, false)] {
+        let mut recorded = Recorded::new();
+        recorded.run(JOB);
+        let Some(Event { content: Content::Data(last), .. }) =
+            recorded.events.iter().rfind(|event| event.path.ends_with("figures/n1")).cloned()
+        else {
+            panic!("n1 has reported")
+        };
+        let mut report: Value = serde_json::from_slice(&last).unwrap();
+        let label = "</script><script>alert(1)</script>";
+        let pictures = [
+            ("svg", format!("<svg>{}</svg>", "<g><rect/></g>".repeat(shapes))),
+            ("dot", "digraph {}".to_owned()),
+        ];
+        report["status"] = json!({ "rank": 1, "content": {
+            "version": 1,
+            "values": [{ "name": "eggs", "label": label, "unit": "count", "value": 7 }],
+            "tables": [{ "name": "nests", "columns": [{ "name": "x", "unit": "text" }], "rows": [{ "x": label }] }],
+            "pictures": pictures.map(|(format, content)| json!({ "name": "nest", "format": format, "content": content })),
+        } });
+        recorded.see(format!("jobs/{JOB}/figures/n1"), data(&report));
+        recorded.pass(1);
+        let page = page(&seen(&recorded.write(&folder.path().join("a.jsonl"))));
+        assert!(!page.contains("<script>alert"), "it is escaped");
+        let view = &held(&page)["view"];
+        let display = &view["snapshot"]["jobs"][JOB]["about"]["display"];
+        assert_eq!(
+            (&display["values"][0]["label"], &display["tables"][0]["rows"][0]["x"]),
+            (&json!(label), &json!(label))
+        );
+        let (pictures, remarks) = (display["pictures"].as_array().unwrap(), view["remarks"].to_string());
+        assert_eq!(
+            (pictures.len() == 1, !remarks.contains("the pictures of")),
+            (is_whole, is_whole),
+            "{remarks}"
+        );
+    }
+}
+
+#[test]
 fn json_report_matches_page() {
     let folder = tempfile::tempdir().unwrap();
     let mut recorded = Recorded::new();

@@ -4,11 +4,14 @@ use ratatui::{layout::Rect, style::Color};
 use taskwork::view::JobNow;
 
 use super::Pen;
-use crate::top::{
-    rates::rate_now,
-    state::{Source, State},
-    text::{UNKNOWN, duration, exact, maybe, number, percent, rate, things, whole},
-    warnings::warnings as found,
+use crate::{
+    show::values,
+    top::{
+        rates::rate_now,
+        state::{Source, State},
+        text::{UNKNOWN, duration, exact, maybe, number, percent, rate, things, whole},
+        warnings::warnings as found,
+    },
 };
 
 /// The width of the progress bar, in columns.
@@ -113,15 +116,18 @@ fn figures(job: &JobNow) -> String {
         let nodes = things(about.nodes_at_work.into(), "node");
         format!("{} of {} on {nodes}", pool.busy, things(pool.workers.into(), "worker"))
     });
-    [
+    let figures = [
         ("best", maybe(about.best, exact)),
         ("bound", maybe(about.bound, exact)),
         ("gap", maybe(about.gap, percent)),
         ("open tasks", maybe(about.open_tasks, whole)),
         ("busy", pool.unwrap_or_else(|| UNKNOWN.to_owned())),
-    ]
-    .map(|(name, value)| format!("{name} {value}"))
-    .join("  ")
+    ];
+    let values = about.display.as_deref().map(values).filter(|values| !values.is_empty());
+    // A framework that describes its jobs usually has no best solution.
+    let from = if values.is_some() && about.best.is_none() { 3 } else { 0 };
+    let figures = figures[from..].iter().map(|(name, value)| format!("{name} {value}"));
+    figures.chain(values).collect::<Vec<_>>().join("  ")
 }
 
 /// Returns the present rate of work of a job.

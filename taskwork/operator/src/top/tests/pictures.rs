@@ -1,10 +1,12 @@
 //! Pictures for various sizes of terminals and states of clusters.
 
 use ratatui::crossterm::event::KeyCode;
+use serde_json::{Value, json};
 use taskwork::view::{Content, Event};
 
 use super::{
-    ASCII, HOSTILE, JOB, PLAIN, busy, drawn, job, line, member, press, see, state, type_in, without_effect,
+    ASCII, HOSTILE, JOB, PLAIN, busy, data, drawn, job, line, member, press, report, see, state, type_in,
+    without_effect,
 };
 use crate::top::plain;
 
@@ -42,6 +44,29 @@ fn terminal_of_80_by_24_shows_everything() {
         } else {
             " █████░░░░░░░░░░░░░░░"
         }));
+    }
+}
+
+#[test]
+fn values_of_framework_replace_unknown_solution() {
+    let values = json!([
+        { "name": "eggs", "label": "eggs", "unit": "count", "value": 1_200 },
+        { "name": "nest", "label": HOSTILE, "unit": "text", "value": HOSTILE },
+    ]);
+    let status = json!({ "rank": 1, "content": { "version": 1, "values": values } });
+    for best in [json!({ "value": 100.5, "sense": "min", "name": "incumbent" }), Value::Null] {
+        let mut state = busy();
+        for node in ["n1", "n2"] {
+            let Content::Data(last) = report(31_000, 62_000) else { panic!("it is a record") };
+            let mut report: Value = serde_json::from_slice(&last).unwrap();
+            (report["best"], report["status"]) = (best.clone(), status.clone());
+            see(&mut state, 31_000, &format!("jobs/{JOB}/figures/{node}"), data(&report));
+        }
+        state.take(&Event::tick(31_000));
+        let lines = drawn(&mut state, 120, 24, PLAIN);
+        let figures = line(&lines, "eggs 2,400");
+        assert_eq!(figures.contains("best 100.5"), !best.is_null(), "{figures}");
+        assert!(plain::text(&state, true).contains("eggs 2,400"));
     }
 }
 

@@ -175,10 +175,10 @@ function apply(snapshot, delta) {
     delete snapshot.jobs[job];
     data.details.delete(job);
   }
-  for (const [id, { about, record, sight, nodes, series }] of Object.entries(delta.jobs)) {
+  for (const [id, { about, record, display, nodes, series }] of Object.entries(delta.jobs)) {
     const job = (snapshot.jobs[id] ??= { nodes: bare(), series: { points: [] } });
     // These two are sent only after a change; null means none.
-    if (about) job.about = { ...about, record: record === undefined ? (job.about?.record ?? null) : record, sight: sight === undefined ? (job.about?.sight ?? null) : sight };
+    if (about) job.about = { ...about, record: record === undefined ? (job.about?.record ?? null) : record, display: display === undefined ? (job.about?.display ?? null) : display };
     applyChanges(job.nodes, nodes);
     if (series) job.series = { step_ms: series.step_ms, points: [...(job.series?.points ?? []).slice(0, series.kept), ...series.points] };
   }

@@ -25,7 +25,7 @@ export function jobPage(id) {
       numbersOf(one),
       actionsOfJob(id, about),
       points.length > 1 ? [convergence(one), h("div", { class: "panel", key: "time" }, workersOverTime(one), rateOfWork(one)), shareDone(one)] : nothing("There is no history of this job."),
-      workflow(about.sight?.workflow?.summary),
+      displayed(id, about.display),
       detail?.picture && panel("Picture", h("img", { class: "picture", alt: `The solution of ${title}, as its program draws it`, src: `data:image/svg+xml,${encodeURIComponent(detail.picture)}` })),
       h("div", { class: "pair", key: "time spent" }, timeSpent(one), panel("Events", events([...one.moments, ...one.improvements].sort((a, b) => a.at_ms - b.at_ms), 10))),
       nodeRows(one),
@@ -216,22 +216,30 @@ function zookeeper({ about: { reported, requests, latencies: took, figures: done
   ]), latencies("Writes", "writes", took?.writes), latencies("Reads", "reads", took?.reads));
 }
 
-const ENDED = ["ended", "failed", "cancelled"];
+const UNIT_FORMATS = { count: whole, number, share: percent, seconds: duration, bytes };
 
-// The calls of a workflow, by task.
-function workflow(summary) {
-  if (!Array.isArray(summary?.tasks)) return null;
-  // Defined by the framework; it may be anything.
-  const tasks = summary.tasks.filter((task) => task && typeof task === "object");
-  const sum = (task, kinds) => total(kinds, (kind) => Number(task[kind]));
-  const over = (task) => sum(task, ENDED);
-  const calls = (task) => sum(task, ["waiting", "ready", "running", ...ENDED]);
-  const columns = [
-    words("Task", (task) => String(task.task), (task) => task.at, "name"),
-    words("Over", (task) => [meter(over(task) / calls(task)), `${whole(over(task))} of ${whole(calls(task))}`], (task) => over(task) / calls(task), "wide"),
-    ...["running", "ready", "waiting", "failed", "retries"].map((kind) => numbers(kind, (task) => task[kind], whole, WHY.report)),
-    numbers("mean time", (task) => (task.runs > 0 ? task.total_ns / task.runs / 1e9 : null), duration, "no call has ended"),
-    numbers("moved", (task) => task.moved_bytes, bytes, WHY.report),
+// A value of a framework; `null` or of another type if it is unknown.
+const formatted = (value, unit) => (unit === "text" ? (typeof value === "string" ? value : unknown(WHY.report)) : maybe(value, UNIT_FORMATS[unit], WHY.report));
+
+// The values, tables, pictures and documents that the framework of a job describes. The server has checked their form.
+function displayed(id, display) {
+  if (!display) return null;
+  const { values, tables, pictures, documents } = display;
+  return [
+    values.length > 0 && panel("Status", figures(values.map(({ label, unit, value }) => [label, formatted(value, unit)]))),
+    tables.map((table) => panel(table.label, ownTable(id, table), table.omitted > 0 && nothing(`${whole(table.omitted)} further rows are not shown.`))),
+    pictures.filter(({ format }) => format === "svg").map(({ label, content }) => panel(label, h("img", { class: "picture", alt: label, src: `data:image/svg+xml,${encodeURIComponent(content)}` }))),
+    documents.length > 0 && panel("Documents", nothing(`The command taskwork job ${id} prints them with these options.`), figures(documents.map(({ name, label, argument }) => [`--show ${name}${argument === null ? "" : ` --about ${argument}`}`, label]))),
   ];
-  return panel("Workflow", grid({ id: "workflow", label: "Calls by task", columns, rows: tasks.map((task, at) => ({ ...task, at, key: at })), search: (task) => String(task.task) }));
+}
+
+function ownTable(id, { name: table, label: title, columns, rows }) {
+  const own = columns.map(({ name, label, unit }, at) => {
+    const cell = ({ cells }) => (unit === "share" && known(cells[name]) ? [meter(cells[name]), percent(cells[name])] : formatted(cells[name], unit));
+    const sort = ({ cells }) => (["string", "number"].includes(typeof cells[name]) ? cells[name] : null);
+    return words(label, cell, sort, unit === "text" ? (at === 0 ? "name" : "mid") : unit === "share" ? "wide" : "num");
+  });
+  const search = ({ cells }) => Object.values(cells).filter((cell) => typeof cell === "string").join(" ");
+  // The reader's choices belong to the columns.
+  return grid({ id: `${id} ${table} ${columns.map(({ name }) => name)}`, label: title, columns: own, rows: rows.map((cells, key) => ({ cells, key })), search });
 }

@@ -50,6 +50,44 @@ fn known_paths_are_served_and_others_refused() {
 }
 
 #[test]
+fn display_of_job_is_served_without_invalid_parts() {
+    let display = |status: &Value| {
+        let mut events = events();
+        let mut record: Value = match report(80, 7.0, 1) {
+            Content::Data(bytes) => serde_json::from_slice(&bytes).unwrap(),
+            _ => panic!("it is a record"),
+        };
+        record["status"] = status.clone();
+        events.push(Event::of(61_000, format!("jobs/{JOB}/figures/n1"), data(&record)));
+        events.push(Event::tick(61_000));
+        let mut view = View::default();
+        events.iter().for_each(|event| view.apply(event));
+        let server = Server::start(Board::replayed("record.jsonl".to_owned(), view), &[]);
+        server.get(&format!("/api/job/{JOB}")).json()["job"]["about"]["display"].take()
+    };
+    let mut content = json!({
+        "version": 1,
+        "values": [{ "name": "eggs", "label": NAME, "unit": "count", "value": 7 }, { "name": "no name" }, 7],
+        "tables": [{ "name": "nests", "columns": [{ "name": "x", "unit": "text" }], "rows": [{ "x": 7 }, null] }, []],
+        "pictures": [
+            { "name": "good.svg", "format": "svg", "content": "<svg><rect/></svg>" },
+            { "name": "bad.svg", "format": "svg", "content": "<svg onload='alert(1)'/>" },
+        ],
+        "documents": "none",
+    });
+    let shown = display(&json!({ "rank": 1, "content": content }));
+    assert_eq!(shown["values"], json!([{ "name": "eggs", "label": NAME, "unit": "count", "value": 7 }]));
+    assert_eq!((&shown["tables"][0]["rows"], &shown["tables"][0]["omitted"]), (&json!([{}]), &json!(1)));
+    assert_eq!((shown["pictures"].as_array().unwrap().len(), &shown["documents"]), (1, &json!([])));
+    content["version"] = json!(9);
+    let shown = display(&json!({ "rank": 1, "content": content }));
+    assert!(shown["values"][0]["value"].as_str().unwrap().contains("version 9"), "{shown}");
+    for content in [json!(7), json!([]), json!({ "version": "1" })] {
+        assert_eq!(display(&json!({ "rank": 1, "content": content })), Value::Null);
+    }
+}
+
+#[test]
 fn metrics_use_requested_format() {
     let server = Server::replayed(&[]);
     let get = |accept: &str| server.get_with("/metrics", &format!("accept: {accept}\r\n"));

@@ -2,25 +2,24 @@
 //! few seconds.
 
 mod columns;
+mod display;
 mod numbers;
 mod summary;
-mod telling;
 
 use std::{io::IsTerminal as _, time::Duration};
 
 use clap::Args;
 use indicatif::ProgressBar;
-use taskwork::{Figures, Progress};
+use taskwork::{Figures, Progress, display::Cell};
 
 use self::columns::{Columns, Moment};
-pub(crate) use self::telling::Own;
-pub use self::telling::{Calls, Quality, Telling};
+pub use self::{columns::LogColumn, display::ProgressDisplay};
 use crate::{Shown, failure::tell, interrupts::Notes, watch};
 
 /// The options of the log.
 #[derive(Debug, Clone, Copy, Default, Args)]
 #[group(skip)]
-pub(crate) struct CourseArguments {
+pub(crate) struct JobLogArguments {
     /// The interval of log lines on standard error, in seconds; improvements are always logged. With 0 only
     /// improvements. [default: 5, or 30 with a progress line; none with --json]
     #[arg(long, value_name = "SECONDS", value_parser = interval, conflicts_with = "quiet")]
@@ -47,7 +46,7 @@ pub(crate) fn interval(text: &str) -> Result<Duration, String> {
     }
 }
 
-impl CourseArguments {
+impl JobLogArguments {
     /// Returns the display settings of a job. `json` means that the output is for scripts.
     pub(crate) fn viewing(self, json: bool) -> Viewing {
         let quiet = self.quiet || json;
@@ -77,8 +76,8 @@ impl Viewing {
 }
 
 /// The display of one job.
-pub(crate) struct Course {
-    telling: Telling,
+pub(crate) struct JobLog {
+    display: ProgressDisplay,
     bar: Option<ProgressBar>,
     log: Option<Log>,
 }
@@ -90,33 +89,34 @@ struct Log {
     lines: usize,
     /// The time of the last regular line, since the start.
     told_at: Duration,
-    best: Option<String>,
+    /// The last value of the marked column.
+    marked: Option<Cell>,
     /// The last known number of nodes.
     nodes: Option<usize>,
     /// The last known share that is done.
     share: Option<f64>,
 }
 
-impl Course {
-    pub(crate) fn new(telling: Telling, viewing: Viewing, notes: &Notes) -> Self {
+impl JobLog {
+    pub(crate) fn new(display: ProgressDisplay, viewing: Viewing, notes: &Notes) -> Self {
         let bar = viewing.line.then(watch::bar);
         notes.set_bar(bar.as_ref());
-        let log = viewing.every.map(|every| Log::new(every, telling.columns()));
-        Self { telling, bar, log }
+        let log = viewing.every.map(|every| Log::new(every, display.log_columns()));
+        Self { display, bar, log }
     }
 
     /// Returns whether the progress of the job is needed.
     pub(crate) fn needs_progress(&self) -> bool {
-        self.bar.is_some() || self.log.is_some() || self.telling.observe.is_some()
+        self.bar.is_some() || self.log.is_some() || self.display.observe.is_some()
     }
 
     /// Displays the progress.
     pub(crate) fn show(&mut self, progress: &Progress) {
-        if let Some(observe) = &mut self.telling.observe {
+        if let Some(observe) = &mut self.display.observe {
             observe(progress);
         }
         if let Some(log) = &mut self.log {
-            let own = self.telling.own(progress);
+            let own = self.display.values(progress);
             log.nodes = Some(progress.nodes);
             let moment = Moment::new(progress.elapsed, &progress.figures, log.nodes, own);
             if let Some(lines) = log.note(&moment) {
@@ -124,7 +124,7 @@ impl Course {
             }
         }
         if let Some(bar) = &self.bar {
-            bar.set_message((self.telling.line)(progress));
+            bar.set_message((self.display.line)(progress));
             bar.tick();
         }
     }
@@ -140,7 +140,7 @@ impl Course {
     pub(crate) fn end(&mut self, elapsed: Duration, figures: &Figures, shown: &Shown) {
         self.finish_line();
         if let Some(log) = &mut self.log {
-            let moment = Moment::new(elapsed, figures, log.nodes, self.telling.fitting(shown.own.clone()));
+            let moment = Moment::new(elapsed, figures, log.nodes, shown.columns.clone());
             let lines = log.last(moment, shown.complete);
             let text = lines + &summary::text(figures.times);
             tell(format_args!("{}", text.trim_end()));
@@ -159,19 +159,19 @@ fn say(bar: Option<&ProgressBar>, lines: &str) {
 
 impl Log {
     fn new(every: Duration, columns: Columns) -> Self {
-        Self { every, columns, lines: 0, told_at: Duration::ZERO, best: None, nodes: None, share: None }
+        Self { every, columns, lines: 0, told_at: Duration::ZERO, marked: None, nodes: None, share: None }
     }
 
     /// Returns the lines that are due.
     fn note(&mut self, moment: &Moment) -> Option<String> {
         self.share = moment.share();
-        let improved = self.improves(moment);
+        let is_new = self.has_news(moment);
         let is_due = !self.every.is_zero() && moment.elapsed.saturating_sub(self.told_at) >= self.every;
         if is_due {
             // Missed intervals are skipped.
             self.told_at = moment.elapsed;
         }
-        (improved || is_due).then(|| self.line(moment, improved))
+        (is_new || is_due).then(|| self.line(moment, is_new))
     }
 
     /// Returns the last line. At a limit unfinished tasks end, so the share is the last one known before.
@@ -179,25 +179,25 @@ impl Log {
         // The figures of a continued job do not include earlier runs.
         let share = if complete { moment.share().map(|_| 1.0) } else { self.share };
         let moment = moment.with_share(share);
-        let improved = self.improves(&moment);
-        self.line(&moment, improved)
+        let is_new = self.has_news(&moment);
+        self.line(&moment, is_new)
     }
 
-    /// Updates the best solution. Returns whether it has improved.
-    fn improves(&mut self, moment: &Moment) -> bool {
-        let best = moment.best();
-        let improved = best.is_some() && best != self.best.as_deref();
-        if improved {
-            self.best = best.map(str::to_owned);
+    /// Updates the value of the marked column. Returns whether it is new.
+    fn has_news(&mut self, moment: &Moment) -> bool {
+        let marked = self.columns.marked(moment);
+        let is_new = marked.is_some() && marked != self.marked.as_ref();
+        if is_new {
+            self.marked = marked.cloned();
         }
-        improved
+        is_new
     }
 
-    fn line(&mut self, moment: &Moment, improved: bool) -> String {
+    fn line(&mut self, moment: &Moment, is_new: bool) -> String {
         let header =
             if self.lines.is_multiple_of(HEADER_EVERY) { self.columns.header() } else { String::new() };
         self.lines += 1;
-        header + &self.columns.line(moment, improved)
+        header + &self.columns.line(moment, is_new)
     }
 }
 
@@ -206,12 +206,12 @@ mod tests {
     use super::*;
 
     fn moment(ms: u64, best: Option<&str>) -> Moment {
-        let quality = Quality { best: best.map(str::to_owned), ..Quality::default() };
-        Moment::new(Duration::from_millis(ms), &Figures::default(), Some(1), Own::Search(quality))
+        let own = vec![best.map(Cell::from), None, None];
+        Moment::new(Duration::from_millis(ms), &Figures::default(), Some(1), own)
     }
 
     fn log(every_ms: u64) -> Log {
-        Log::new(Duration::from_millis(every_ms), Columns::search("states"))
+        Log::new(Duration::from_millis(every_ms), columns::tests::search())
     }
 
     fn times(log: &mut Log, moments: &[(u64, Option<&str>)]) -> Vec<u64> {
@@ -277,12 +277,12 @@ mod tests {
 
     #[test]
     fn json_output_has_log_only_on_request() {
-        let asked = CourseArguments { log_every: Some(Duration::ZERO), quiet: false };
-        assert_eq!(CourseArguments::default().viewing(true).every, None);
+        let asked = JobLogArguments { log_every: Some(Duration::ZERO), quiet: false };
+        assert_eq!(JobLogArguments::default().viewing(true).every, None);
         assert_eq!(asked.viewing(true), Viewing { line: false, every: Some(Duration::ZERO), quiet: true });
-        let quiet = CourseArguments { log_every: None, quiet: true };
+        let quiet = JobLogArguments { log_every: None, quiet: true };
         assert_eq!(quiet.viewing(false), Viewing { line: false, every: None, quiet: true });
-        assert!(CourseArguments::default().viewing(false).every.is_some());
+        assert!(JobLogArguments::default().viewing(false).every.is_some());
     }
 
     #[test]

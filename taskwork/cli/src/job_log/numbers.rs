@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use taskwork::display::{Cell, Unit, number};
+
 /// The text for an unknown value, or one that does not apply.
 pub(super) const UNKNOWN: &str = "-";
 
@@ -22,24 +24,18 @@ pub(super) fn per_cent(share: f64, decimals: usize) -> String {
     }
 }
 
-/// Formats a cost or a bound.
-pub(super) fn number(number: f64) -> String {
-    let size = number.abs();
-    if !number.is_finite() {
-        UNKNOWN.to_owned()
-    } else if number.fract() == 0.0 && size < 1e15 {
-        // Without the sign of -0.
-        format!("{:.0}", number + 0.0)
-    } else if (1e-3..1e9).contains(&size) {
-        let text = format!("{number:.4}");
-        text.trim_end_matches('0').trim_end_matches('.').to_owned()
-    } else {
-        format!("{number:.4e}")
+/// Formats a value of a framework.
+pub(super) fn cell_text(cell: &Cell, unit: Unit) -> String {
+    match cell {
+        Cell::Text(text) => word(text),
+        Cell::Count(count) => count.to_string(),
+        Cell::Number(share) if unit == Unit::Share => per_cent(*share, 2),
+        Cell::Number(value) => number(*value),
     }
 }
 
 /// Joins the words of a text, to fit into a column.
-pub(super) fn word(text: &str) -> String {
+fn word(text: &str) -> String {
     let word: String = text.split_whitespace().collect::<Vec<_>>().join("_");
     if word.is_empty() { UNKNOWN.to_owned() } else { word }
 }
@@ -49,20 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_short_and_never_nan() {
-        for (given, shown) in [
-            (18_707.0, "18707"),
-            (-0.0, "0"),
-            (-3.0, "-3"),
-            (18_706.123_456, "18706.1235"),
-            (0.5, "0.5"),
-            (1e-9, "1.0000e-9"),
-            (1e300, "1.0000e300"),
-            (f64::NAN, "-"),
-            (f64::INFINITY, "-"),
-        ] {
-            assert_eq!(number(given), shown);
-        }
+    fn shares_are_short_and_never_nan() {
         for (share, shown) in [
             (0.0, "0.00"),
             (0.12345, "12.35"),
@@ -77,7 +60,10 @@ mod tests {
 
     #[test]
     fn cost_of_several_words_is_one_column() {
-        assert_eq!(word("12 EUR\n"), "12_EUR");
-        assert_eq!(word(" "), "-");
+        for (given, shown) in [("12 EUR\n", "12_EUR"), (" ", "-")] {
+            assert_eq!(cell_text(&given.into(), Unit::Text), shown);
+        }
+        assert_eq!(cell_text(&18_706.5.into(), Unit::Number), "18706.5");
+        assert_eq!(cell_text(&0.5.into(), Unit::Share), "50.00");
     }
 }

@@ -1,0 +1,105 @@
+//! The display of a job that a small framework describes, in all tools of the operator.
+
+use std::{
+    fs, thread,
+    time::{Duration, Instant},
+};
+
+use serde_json::{Value, json};
+use taskwork_tests::cluster::{Cluster, SOON};
+
+use crate::{observe, reports};
+
+/// The depth of a tree that is not searched completely.
+const ENDLESS: u32 = 60;
+
+/// Returns whether both nodes have greeted each other, by the display of the job.
+fn is_complete(display: &Value) -> bool {
+    let rows = display["tables"][0]["rows"].as_array().map_or(0, Vec::len);
+    // Each node hears greetings, and answers.
+    rows == 2 && display["values"][0]["value"].as_u64() >= Some(2)
+}
+
+#[test]
+fn framework_display_is_shown_by_every_tool() {
+    let mut cluster = Cluster::shared().unwrap();
+    cluster.start_nodes("tree", 2, &["--workers", "1"]).unwrap();
+    let names = [0, 1].map(|node| cluster.name_of(node).unwrap());
+    let arguments = ["submit", &ENDLESS.to_string(), "--spin", "4000", "--companion"];
+    let id = cluster.json("tree", &arguments).unwrap()["job"].as_str().unwrap().to_owned();
+
+    let deadline = Instant::now() + SOON;
+    let display = loop {
+        let display = cluster.json("taskwork", &["job", &id]).unwrap()["display"].take();
+        if is_complete(&display) {
+            break display;
+        }
+        assert!(Instant::now() < deadline, "{display}\n{}", cluster.logs());
+        thread::sleep(Duration::from_millis(100));
+    };
+    let mut pairs: Vec<_> = display["tables"][0]["rows"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|row| (&row["from"], &row["to"]))
+        .collect();
+    pairs.sort_by_key(|(from, _)| from.to_string());
+    let mut expected =
+        [(&names[0], &names[1]), (&names[1], &names[0])].map(|(from, to)| (json!(from), json!(to)));
+    expected.sort_by_key(|(from, _)| from.to_string());
+    assert_eq!(pairs, expected.each_ref().map(|(from, to)| (from, to)), "each node describes its part");
+    assert_eq!(
+        display["pictures"],
+        json!([{ "name": "greetings.svg", "label": "who greets", "format": "svg" }])
+    );
+
+    let run = |arguments: &[&str]| cluster.run("taskwork", &[&["job", &id], arguments].concat()).unwrap();
+    let text = run(&[]).out;
+    for part in [
+        "messages ",
+        "Greetings\nFROM",
+        &names[0],
+        "greeting --about NODE  the messages from a node",
+        "greetings.svg",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    for (of, other) in [(0, 1), (1, 0)] {
+        let said = run(&["--show", "greeting", "--about", &names[of]]);
+        let expected = (0, format!("{} has heard ", names[other]));
+        assert!(said.code == expected.0 && said.out.starts_with(&expected.1), "{said:?}");
+    }
+    let refused = run(&["--show", "greeting"]);
+    assert!(refused.code == 2 && refused.err.contains("--about takes the name of a node"), "{refused:?}");
+    let unknown = run(&["--show", "greeting.svg"]);
+    assert!(unknown.code == 2 && unknown.err.contains("It has: greeting, greetings.svg"), "{unknown:?}");
+    let file = cluster.folder().join("who.svg");
+    let written = run(&["--show", "greetings.svg", "--output", file.to_str().unwrap()]);
+    assert_eq!(written.code, 0, "{written:?}");
+    assert!(fs::read_to_string(&file).unwrap().starts_with("<svg><text>"));
+
+    let mut dashboard = cluster.begin("taskwork", &["dashboard", "--listen", "127.0.0.1:0"]).unwrap();
+    let address = observe::address(&mut dashboard);
+    let page = observe::wait_for_page(&address, &format!("/api/job/{id}"), "greetings.svg");
+    let (_, body) = page.split_once("\r\n\r\n").unwrap();
+    let shown = &serde_json::from_str::<Value>(body).unwrap()["job"]["about"]["display"];
+    assert!(is_complete(shown), "{shown}");
+    let top = cluster.run("taskwork", &["top", "--job", &id]).unwrap();
+    assert!(top.out.contains("messages "), "{top:?}");
+    let report = cluster.folder().join("report.html");
+    let said = cluster.run("taskwork", &["report", &id, "-o", report.to_str().unwrap()]).unwrap();
+    assert_eq!(said.code, 0, "{said:?}");
+    let held = reports::held(&report);
+    let shown = &held["view"]["snapshot"]["jobs"][&id]["about"]["display"];
+    assert!(
+        is_complete(shown) && shown["pictures"][0]["content"].as_str().unwrap().starts_with("<svg>"),
+        "{shown}"
+    );
+    assert_eq!(cluster.run("taskwork", &["cancel", &id]).unwrap().code, 0);
+    let over = run(&["--show", "greeting", "--about", &names[0]]);
+    assert!(over.code != 0 && over.err.contains("only a running job can be asked"), "{over:?}");
+
+    let solve = ["solve", "8", "--companion", "--nodes", "2", "--log-every", "1"];
+    let solved = cluster.run("tree", &solve).unwrap();
+    assert!(solved.code == 0 && solved.err.contains("states   open messages done[%]"), "{solved:?}");
+}
