@@ -63,7 +63,6 @@ pub(crate) trait Assessor<P: Problem>: Visitor<P> {
 }
 
 impl<P: Problem> Agenda<P> {
-    /// Creates the agenda of a new search.
     pub(crate) fn new(problem: &P) -> Self {
         Self { open: BTreeMap::new(), dive: Some(Frontier::new(problem)) }
     }
@@ -72,7 +71,6 @@ impl<P: Problem> Agenda<P> {
         Self { open: BTreeMap::new(), dive: None }
     }
 
-    /// Visits the open states until none is left or the visitor requests a pause.
     pub(crate) fn search(
         &mut self,
         problem: &P,
@@ -143,7 +141,6 @@ impl<P: Problem> Agenda<P> {
         }
     }
 
-    /// Returns the part that is searched depth first.
     pub(crate) fn dive(&self) -> Option<&Frontier<P>> {
         self.dive.as_ref()
     }
@@ -171,13 +168,11 @@ impl<P: Problem> Agenda<P> {
         Some(Self { open: taken.collect(), dive: None })
     }
 
-    /// Estimates the share of the whole tree that is open here.
     pub(crate) fn share_left(&mut self, problem: &P) -> f64 {
         let dive = self.dive.as_mut().map_or(0.0, |dive| dive.share_left(problem));
         dive + self.open.values().map(|open| open.share).sum::<f64>()
     }
 
-    /// Returns a bound on everything that is open here.
     pub(crate) fn bound(&mut self, problem: &P) -> Option<P::Cost> {
         let dive = match &mut self.dive {
             None => None,
@@ -187,7 +182,6 @@ impl<P: Problem> Agenda<P> {
         self.open.values().map(|open| open.bound).chain(dive).reduce(|a, b| P::GOAL.best(a, b))
     }
 
-    /// Passes on the open part: the bounds of states that were visited but not branched, and all other states.
     pub(crate) fn open_states(
         &self,
         problem: &P,

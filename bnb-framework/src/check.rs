@@ -337,14 +337,12 @@ fn check_order<P: Problem>(problem: &P, state: &P::State) -> Result<(), String> 
     Ok(())
 }
 
-/// Returns a child of a state, by its number.
 fn choose<T: Tree>(tree: &T, children: &mut T::Children, parent: &T::State, number: usize) -> T::State {
     let mut nth = || children.next(tree, parent).expect("the children were listed just before");
     (0..number).for_each(|_| drop(nth()));
     nth()
 }
 
-/// Returns the children as text.
 fn list<T: Tree>(tree: &T, children: &T::Children, parent: &T::State) -> Vec<String> {
     let mut left = children.clone();
     (0..CHILDREN_MAX).map_while(|_| left.next(tree, parent)).map(|child| text(&child)).collect()

@@ -115,7 +115,6 @@ impl<P: Problem> Collected<P> {
         insert::<P>(&mut self.solutions, (cost, bytes), at_most);
     }
 
-    /// Drops everything worse than a cost.
     pub(crate) fn drop_worse(&mut self, cost: P::Cost) {
         let good = self.solutions.partition_point(|(known, _)| !P::GOAL.better(&cost, known));
         self.solutions.truncate(good);

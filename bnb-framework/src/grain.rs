@@ -47,7 +47,6 @@ pub(crate) enum Reach {
     Near,
     /// A piece for another node.
     Far,
-    /// Any part.
     #[default]
     Anything,
 }
@@ -174,7 +173,6 @@ pub(crate) struct Timing {
 }
 
 impl Timing {
-    /// Begins to measure.
     pub(crate) fn begin(began: Option<usize>) -> Self {
         let now = Instant::now();
         Self { began, at: now, stock_at: now }

@@ -88,7 +88,6 @@ impl Rounds {
         Some(spent.number)
     }
 
-    /// Ends a round.
     pub(crate) fn end(&self, took: Duration, found: bool) {
         let mut spent = self.spent();
         spent.busy = false;

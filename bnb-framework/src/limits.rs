@@ -35,7 +35,6 @@ pub enum Halt {
 #[derive(Debug)]
 pub(crate) struct Spending;
 
-/// The states and the time spent by a search.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Spent {
     /// The time spent searching, in ms, as far as the nodes have announced it.

@@ -76,7 +76,6 @@ pub(crate) fn not_a_bound_of_all<P: Problem>(cost: P::Cost, bound: P::Cost, all:
     )
 }
 
-/// Describes a cost that is not a number.
 pub(crate) fn not_a_number<P: Problem>(function: &str, state: &P::State) -> String {
     format!(
         "{function}() returned a cost that is not a number (NaN): prefer NotNan to OrderedFloat, since it reports the \

@@ -60,9 +60,7 @@ enum Stage<P: Problem> {
 /// The reason why the search of a task has returned.
 #[must_use]
 pub(crate) enum Stopped {
-    /// The visitor requested a pause.
     Paused,
-    /// No state is left.
     Over,
     /// The next [batch](Parts::next_batch) must be spawned.
     AtFence,
@@ -107,14 +105,12 @@ pub(crate) trait IsolatedVisitor<P: Problem>: Assessor<P> {
 }
 
 impl<P: Problem> Parts<P> {
-    /// Creates a new search.
     pub(crate) fn new(problem: &P, options: Replicable) -> Self {
         let (frontier, states_left) = (Frontier::new(problem), options.first_states);
         let stage = Stage::First { frontier, states_left, limit: None };
         Self { stage, limit: None, fences: Vec::new() }
     }
 
-    /// Visits the open states until none is left or the visitor requests a pause.
     pub(crate) fn search(
         &mut self,
         problem: &P,
@@ -200,7 +196,6 @@ impl<P: Problem> Parts<P> {
         batch
     }
 
-    /// Returns the part that is searched depth first.
     pub(crate) fn frontier(&self) -> Option<&Frontier<P>> {
         match &self.stage {
             Stage::First { frontier, .. } => Some(frontier),
@@ -209,7 +204,6 @@ impl<P: Problem> Parts<P> {
         }
     }
 
-    /// Estimates the share of the whole tree that is open here.
     pub(crate) fn share_left(&mut self, problem: &P) -> f64 {
         match &mut self.stage {
             Stage::First { .. } => 1.0,
@@ -219,7 +213,6 @@ impl<P: Problem> Parts<P> {
         }
     }
 
-    /// Passes on the open part: the bounds of states that were visited but not branched, and all other states.
     pub(crate) fn open_states(
         &self,
         problem: &P,

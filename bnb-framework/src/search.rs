@@ -351,7 +351,6 @@ impl<P: Problem> Task for SearchTask<P> {
         self.order
     }
 
-    /// Looks for better solutions.
     fn idle(idle: &Idle<'_, Self>) -> Option<Duration> {
         heuristics::idle::make_round(idle)
     }

@@ -315,7 +315,6 @@ impl<P: Problem> Solver<P> {
         &self.problem
     }
 
-    /// Returns the solution that the search starts with.
     #[cfg_attr(not(feature = "cli"), allow(dead_code, reason = "the command line alone asks for it"))]
     pub(crate) fn started_from(self) -> Option<Best<P::Cost, P::Solution>> {
         self.start
@@ -327,7 +326,6 @@ impl<P: Problem> Solver<P> {
         Some(Self { problem, ..self })
     }
 
-    /// Removes the time limit of the search.
     #[cfg_attr(not(feature = "cli"), allow(dead_code, reason = "the command line alone asks for it"))]
     pub(crate) fn without_time_limit(mut self) -> Self {
         self.options.time_limit_ms = None;

@@ -3,7 +3,6 @@
 
 use crate::{cost::Cost as _, problem::Problem};
 
-/// The result of visiting a state.
 #[derive(Debug)]
 pub(crate) enum Visit<P: Problem> {
     /// A solution with this cost, better than the limit.
@@ -12,9 +11,7 @@ pub(crate) enum Visit<P: Problem> {
     Leaf,
     /// Nothing below it can be better than the limit.
     Pruned,
-    /// Its cost is not a number.
     NanLeaf,
-    /// Its bound is not a number.
     NanBound,
     /// To be branched.
     Open,

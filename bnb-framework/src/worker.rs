@@ -40,7 +40,6 @@ const REPORT_STATES_MAX: u64 = 1 << 20;
 /// The interval at which the remaining share of the tree is estimated.
 const TAKE_STOCK_EVERY: Duration = Duration::from_millis(200);
 
-/// The visitor of a task's states.
 pub(crate) struct Worker<'a, 'b, P: Problem, const KIND: u8> {
     pub(crate) cx: &'a mut Context<'b, SearchTask<P>>,
     options: &'a Options<P::Cost>,
@@ -80,7 +79,6 @@ pub(crate) struct Worker<'a, 'b, P: Problem, const KIND: u8> {
     /// The cost of a solution to compare with the bounds above it, and the number of bounds compared.
     new: Option<P::Cost>,
     compared: u64,
-    /// A mistake of the problem.
     mistake: Option<String>,
 }
 
@@ -453,7 +451,6 @@ impl<P: Problem, const KIND: u8> Visitor<P> for Worker<'_, '_, P, KIND> {
     }
 }
 
-/// The result of evaluating a state.
 enum Evaluation<C> {
     Leaf(C),
     Pruned,

@@ -14,7 +14,6 @@ use crate::{
 /// The maximum time between two checks whether the call is abandoned or late.
 const CHECK: Duration = Duration::from_millis(20);
 
-/// A call to make.
 #[derive(Debug)]
 pub(crate) struct CallHere<'a> {
     pub(crate) argument: Box<RawValue>,
@@ -24,7 +23,6 @@ pub(crate) struct CallHere<'a> {
     pub(crate) installed: &'a Installed,
 }
 
-/// The end of a time limit.
 #[derive(Debug, Clone, Copy)]
 struct Deadline {
     at: Instant,
@@ -143,7 +141,6 @@ pub(crate) fn call_nested(call: &NestedCall) -> Outcome {
     here.run(host, &|| call.is_abandoned())
 }
 
-/// Returns the outcome of a call that has failed.
 pub(crate) fn failed(kind: ErrorKind, reason: String) -> Outcome {
     Outcome::Error(CallError::new(kind, reason))
 }

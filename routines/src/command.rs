@@ -167,7 +167,6 @@ struct Search {
     access: Access,
 }
 
-/// Parses a range of integers.
 fn integers(text: &str) -> Result<(i64, i64), String> {
     let parsed = text.split_once("..").and_then(|(from, to)| Some((from.parse().ok()?, to.parse().ok()?)));
     parsed.ok_or_else(|| "expected a range such as 0..1000".to_owned())
@@ -234,7 +233,6 @@ fn id_of(label: Result<Labels, LabelError>) -> Result<Labels, Failure> {
     label.map_err(|error| Failure::failed(format!("the id of the store: {error}")))
 }
 
-/// Returns the kinds of jobs.
 fn kinds() -> Kinds {
     let mut kinds = Kinds::default();
     kinds.add::<Batch>(batch::KIND).add::<Foreign>(search::KIND).add::<Direct>(mesh::KIND);

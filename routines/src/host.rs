@@ -55,7 +55,6 @@ impl Host {
         HOST.set(self).map_err(Box::new)
     }
 
-    /// Returns the host of the process.
     pub(crate) fn current() -> Option<&'static Self> {
         HOST.get()
     }

@@ -60,8 +60,6 @@ mod testing;
 
 pub use self::command::{main, run};
 
-/// The name of the program, of which nodes and jobs are.
 const NAME: &str = "routines";
 
-/// The version of the program.
 const VERSION: &str = env!("CARGO_PKG_VERSION");

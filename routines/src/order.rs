@@ -31,7 +31,6 @@ pub(crate) enum Space {
 }
 
 impl Space {
-    /// Returns the number of calls.
     pub(crate) fn len(&self) -> u64 {
         match self {
             Self::Range { from, to } => u64::try_from(to.saturating_sub(*from)).unwrap_or(0),

@@ -29,7 +29,6 @@ const DEPTH_MAX: usize = 32;
 /// The maximum length of a name or version.
 const NAME_BYTES_MAX: usize = 60;
 
-/// The runtimes that are supported.
 const RUNTIMES: &[&str] = &["python3"];
 
 /// A folder with a routine.
@@ -77,7 +76,6 @@ pub(crate) enum PackageError {
 }
 
 impl Package {
-    /// Reads a folder.
     pub(crate) fn read(folder: &Path) -> Result<Self, PackageError> {
         let path = folder.join(DESCRIPTION);
         let failed = |error| PackageError::Io { path: path.clone(), error };

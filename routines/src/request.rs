@@ -14,7 +14,6 @@ const CALLS_MAX: u64 = 1_000_000_000;
 /// The largest integer up to which all integers are exact in every language.
 const INTEGER_MAX: i64 = 1 << 53;
 
-/// The request for a job.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct JobRequest {
@@ -26,7 +25,6 @@ pub(crate) struct JobRequest {
     argument: Option<Box<RawValue>>,
 }
 
-/// The request for one call.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct CallRequest {

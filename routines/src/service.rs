@@ -79,7 +79,6 @@ pub(crate) enum ServiceError {
     Client(#[from] ClientError),
 }
 
-/// The state of a job.
 #[derive(Debug, Serialize)]
 pub(crate) struct Status {
     pub(crate) job: String,
@@ -169,7 +168,6 @@ impl Service {
         Ok(submitted.id().clone())
     }
 
-    /// Returns a package of the store.
     pub(crate) async fn package(&self, routine: &str) -> Result<Arc<Installed>, ServiceError> {
         let (service, of) = (self.clone(), routine.to_owned());
         Ok(blocking(move || service.packages.named(&service.store, &of)).await??)
@@ -224,7 +222,6 @@ impl Service {
         }
     }
 
-    /// Returns the state of a job.
     pub(crate) async fn status(&self, id: &JobId) -> Result<Status, ServiceError> {
         let details = self.client.job(id).await.map_err(|error| missing(error, id))?;
         let record = &details.record;
@@ -249,7 +246,6 @@ impl Service {
         self.client.wait(id).await.map(drop).map_err(|error| missing(error, id))
     }
 
-    /// Cancels a job.
     pub(crate) async fn cancel(&self, id: &JobId, reason: &str) -> Result<(), ServiceError> {
         let record = self.client.record(id).await.map_err(|error| missing(error, id))?;
         name_of(&record, id)?;

@@ -25,7 +25,6 @@ impl Output for Tally {
 }
 
 impl Tally {
-    /// Counts a call.
     pub(crate) fn count(&mut self, failed: Option<ErrorKind>) {
         self.ended += 1;
         if let Some(kind) = failed {

@@ -16,7 +16,6 @@ use zk_server::Setup;
 const TOKEN: &str = "an-operator's-token-of-a-test";
 const JOB: &str = "j-0000000000";
 
-/// A running dashboard.
 struct Dashboard {
     running: Running,
     address: String,

@@ -126,7 +126,6 @@ pub(crate) fn wait_for_page(address: &str, path: &str, text: &str) -> String {
     }
 }
 
-/// Returns the address of a dashboard.
 pub(crate) fn address(dashboard: &mut Running) -> String {
     let deadline = Instant::now() + SOON;
     loop {

@@ -39,7 +39,6 @@ pub(crate) struct Site {
     pub(crate) source: PathBuf,
 }
 
-/// A running gateway.
 pub(crate) struct Gateway {
     pub(crate) running: Running,
     pub(crate) address: String,
@@ -82,7 +81,6 @@ impl Site {
         notes
     }
 
-    /// Returns the names of all segments.
     fn segments(&self) -> BTreeSet<PathBuf> {
         let jobs = fs::read_dir(self.store.join("jobs")).unwrap();
         let files = jobs.flat_map(|job| fs::read_dir(job.unwrap().path()).unwrap());
@@ -152,7 +150,6 @@ impl Gateway {
         (status, serde_json::from_str(&body).unwrap())
     }
 
-    /// Submits a job, and returns its id.
     fn submit(&self, arguments: &Value) -> String {
         let request = json!({ "routine": "square@1.0", "arguments": arguments });
         let (status, job) = self.post("/v1/jobs", "", &request);
@@ -209,7 +206,6 @@ fn is_alive(process: &str) -> bool {
     !state.is_empty() && !state.contains(") Z ")
 }
 
-/// Returns the children of a process.
 fn children(process: u32) -> Vec<String> {
     let tasks = Path::new("/proc").join(process.to_string()).join("task");
     let tasks = fs::read_dir(tasks).into_iter().flatten().flatten();

@@ -54,7 +54,6 @@ impl OnTerminal {
         self.keys.write_all(keys).unwrap();
     }
 
-    /// Returns the output written to the terminal.
     fn written(&self) -> String {
         String::from_utf8_lossy(&fs::read(&self.shown).unwrap()).into_owned()
     }
@@ -74,7 +73,6 @@ impl OnTerminal {
         }
     }
 
-    /// Returns the id of the process.
     fn id(&self) -> String {
         fs::read_to_string(&self.process).unwrap().trim().to_owned()
     }

@@ -158,7 +158,6 @@ impl<const N: usize, const W: usize> From<PathProblem<N, W>> for Instance {
 }
 
 impl<const N: usize, const W: usize> PathState<N, W> {
-    /// Creates a path that has visited no city yet.
     fn empty(cities: usize) -> Self {
         let end = End { length: 0, cities: 0, last: 0, open: Set::first(cities) };
         Self { end, path: [0; N] }

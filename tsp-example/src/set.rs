@@ -20,32 +20,27 @@ impl<const W: usize> Set<W> {
         set
     }
 
-    /// Adds a number below `64 * W`.
     #[inline]
     pub(crate) fn insert(&mut self, number: usize) {
         self.0[Self::word(number)] |= 1 << (number % 64);
     }
 
-    /// Returns the set without a number below `64 * W`.
     #[inline]
     pub(crate) fn without(mut self, number: usize) -> Self {
         self.0[Self::word(number)] &= !(1 << (number % 64));
         self
     }
 
-    /// Returns whether the set contains a number.
     #[inline]
     pub(crate) fn contains(&self, number: usize) -> bool {
         number < 64 * W && self.0[Self::word(number)] & (1 << (number % 64)) != 0
     }
 
-    /// Returns whether the set is empty.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.0.iter().all(|&word| word == 0)
     }
 
-    /// Returns how many numbers the set contains.
     pub(crate) fn len(&self) -> usize {
         self.0.iter().map(|word| word.count_ones() as usize).sum()
     }
@@ -61,7 +56,6 @@ impl<const W: usize> Set<W> {
 impl<const W: usize> Iterator for Set<W> {
     type Item = usize;
 
-    /// Removes the smallest number.
     #[inline]
     fn next(&mut self) -> Option<usize> {
         for (at, word) in self.0.iter_mut().enumerate() {

@@ -1,7 +1,6 @@
 //! Numbers that look random and depend only on a seed, for heuristics (G. Steele, D. Lea and C. Flood, Fast
 //! splittable pseudorandom number generators, 2014: `SplitMix64`).
 
-/// A sequence of numbers.
 #[derive(Debug, Clone)]
 pub(crate) struct Random(u64);
 

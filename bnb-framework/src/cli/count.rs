@@ -50,7 +50,6 @@ struct AllArguments<A: Args> {
     count: CountArguments,
 }
 
-/// The program that counts.
 struct Counting<E>(PhantomData<E>);
 
 impl<E: Counts> Program for Counting<E> {

@@ -103,7 +103,6 @@ struct AllArguments<A: Args> {
     search: SearchArguments,
 }
 
-/// The program that solves a problem.
 struct Solves<P>(PhantomData<P>);
 
 impl<P: BuildProblem> Program for Solves<P> {

@@ -69,7 +69,6 @@ pub enum Below {
     NothingAndPause,
 }
 
-/// A position in the tree.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(crate) struct Place {
     /// The number of branchings above.

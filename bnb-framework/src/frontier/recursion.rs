@@ -12,13 +12,9 @@ pub(super) const RECURSION_MAX: u32 = if cfg!(test) { 3 } else { 64 };
 enum Back {
     /// Everything below is done.
     Done,
-    /// It reached the maximum depth.
     TooDeep,
-    /// The visitor requested a pause.
     Paused,
-    /// The state has no child.
     Childless,
-    /// The state has no child, and the visitor requested a pause.
     ChildlessAndPaused,
 }
 
@@ -140,7 +136,6 @@ impl<T: Tree, V: Visitor<T>> Recursion<'_, T, V> {
         Back::Done
     }
 
-    /// Returns how to continue after a state without children.
     #[inline]
     fn after_childless(&mut self) -> Back {
         if self.visitor.pauses(false) { Back::Paused } else { Back::Done }
@@ -174,7 +169,6 @@ impl<T: Tree, V: Visitor<T>> Recursion<'_, T, V> {
         back
     }
 
-    /// Visits the children of a state.
     #[expect(clippy::inline_always, reason = "part of the frame that owns the children")]
     #[inline(always)]
     fn each_in_place(&mut self, here: &mut T::State, left: &mut T::Children, depth: u32) -> Back {

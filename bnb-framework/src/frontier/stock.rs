@@ -9,7 +9,6 @@ use crate::{
 /// An unvisited part of an abandoned search.
 #[derive(Debug)]
 pub(crate) enum Unvisited<S> {
-    /// A state.
     State(S),
     /// A visited state with too many children to enumerate.
     Below(S),
@@ -61,7 +60,6 @@ impl<T: Tree> Frontier<T> {
         self.ends[level]
     }
 
-    /// Returns the start of the unvisited roots.
     pub(super) fn roots_begin(&self) -> f64 {
         self.place.end - self.share * self.roots.len() as f64 - self.gap
     }

@@ -28,7 +28,6 @@ impl<T: Tree<State = Vec<u8>>> Visitor<T> for Notes<'_> {
     }
 }
 
-/// The kind of split.
 #[derive(Debug, Clone, Copy)]
 enum Part {
     /// Half of a number of levels.

@@ -90,7 +90,6 @@ impl Improvements {
         picture
     }
 
-    /// Returns the corners of the steps.
     fn corners(&self, end: Duration, x: impl Fn(Duration) -> f64, y: impl Fn(f64) -> f64) -> Vec<(f64, f64)> {
         let mut corners = Vec::with_capacity(2 * self.steps.len());
         for (place, step) in self.steps.iter().enumerate() {
@@ -101,7 +100,6 @@ impl Improvements {
     }
 }
 
-/// Formats a cost.
 fn shown(cost: f64) -> String {
     if cost.abs() < 1e6 {
         number(cost)

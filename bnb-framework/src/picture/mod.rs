@@ -15,7 +15,6 @@ pub const POINTS_MAX: usize = 20_000;
 /// The maximum size of the drawn elements, in bytes; further elements are omitted.
 pub const BYTES_MAX: usize = 2 << 20;
 
-/// The maximum number of characters of a text.
 const TEXT_CHARS_MAX: usize = 200;
 
 /// The space between two adjacent pictures.

@@ -56,7 +56,6 @@ impl<'a> Words<'a> {
         Self { file, lines: lines(text), line: 0, rest: "".split_whitespace() }
     }
 
-    /// Returns the next word.
     fn next(&mut self) -> Option<&'a str> {
         loop {
             if let Some(word) = self.rest.next() {

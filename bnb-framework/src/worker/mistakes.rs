@@ -13,7 +13,6 @@ impl<P: Problem, const KIND: u8> Worker<'_, '_, P, KIND> {
         (self.top, self.is_at_top) = (top, is_at_top);
     }
 
-    /// Returns the bound of the root of the tree, if it is known.
     pub(crate) fn top(&self) -> Option<P::Cost> {
         self.top
     }

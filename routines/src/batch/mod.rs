@@ -25,7 +25,6 @@ use taskwork::{Companion, Context, Job, Outcome, Task};
 use self::{live::Live, status::Calls};
 use crate::{host::Host, order::Order, ranges::Ranges, tally::Tally};
 
-/// The name of this kind of task.
 pub(crate) const KIND: &str = "batch";
 
 /// The maximum time between two checks for requests, and that after long waiting.
@@ -62,7 +61,6 @@ impl Batch {
         Self { open: (0..calls).into(), crashed: BTreeMap::new(), careful: 0, live: None }
     }
 
-    /// Creates a job.
     pub(crate) fn job(order: Order, name: String) -> Job<Self> {
         Job::new(Self::of(order.space.len()), order).kind(KIND).name(name)
     }

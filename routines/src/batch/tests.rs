@@ -21,7 +21,6 @@ use crate::{
     wire::{EntryKind, ErrorKind, Step},
 };
 
-/// The module with the routines.
 const MODULE: &str = r#"
 import os, sys, time
 

@@ -22,13 +22,11 @@ const CALLS_MAX: usize = 4_096;
 /// A call: its caller, and its number there.
 pub(crate) type Key = (NodeId, u64);
 
-/// An effect of an event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Effect {
     Send(NodeId, Message),
     /// Run a call, with this time left.
     Start(Key, Spec),
-    /// Stop a running call.
     Stop(Key),
 }
 
@@ -67,7 +65,6 @@ impl Callee {
         }
     }
 
-    /// Removes the effects so far.
     pub(super) fn take_effects(&mut self) -> Vec<Effect> {
         std::mem::take(&mut self.effects)
     }

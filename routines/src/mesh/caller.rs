@@ -35,7 +35,6 @@ const CALLS_MAX: usize = 4_096;
 /// The identification of a call in this process.
 pub(crate) type Ticket = u64;
 
-/// The end of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Ended {
     Answered(Body),
@@ -48,7 +47,6 @@ pub(crate) enum Ended {
     Unknown,
 }
 
-/// An effect of an event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Effect {
     Send(NodeId, Message),
@@ -64,7 +62,6 @@ pub(crate) struct Caller {
     effects: Vec<Effect>,
 }
 
-/// A node.
 #[derive(Debug, Default)]
 struct Known {
     /// `None` until it has reported it, or after it was silent.
@@ -110,7 +107,6 @@ impl Caller {
         Self { random, nodes: BTreeMap::new(), calls: BTreeMap::new(), effects: Vec::new() }
     }
 
-    /// Removes the effects so far.
     pub(super) fn take_effects(&mut self) -> Vec<Effect> {
         std::mem::take(&mut self.effects)
     }
@@ -123,7 +119,6 @@ impl Caller {
         self.send(ticket, Wanted { spec, until_ms, tried: Vec::new() }, now_ms);
     }
 
-    /// Cancels a call.
     pub(super) fn on_abandoned(&mut self, ticket: Ticket) {
         let Some(Open { sent, .. }) = self.calls.remove(&ticket) else { return };
         if let Some(known) = self.nodes.get_mut(&sent.node) {

@@ -88,7 +88,6 @@ pub(super) async fn run(
     Ok(())
 }
 
-/// The state of the companion.
 struct Shell {
     caller: Caller,
     callee: Callee,
@@ -203,7 +202,6 @@ impl Shell {
         }
     }
 
-    /// Runs a call on a thread.
     fn run_call(&mut self, key: Key, spec: Spec) {
         let (stop, ended) = (Arc::new(AtomicBool::new(false)), self.ended.clone());
         self.running.insert(key, Arc::clone(&stop));
@@ -228,7 +226,6 @@ impl Shell {
     }
 }
 
-/// Makes a call on this node.
 fn make(host: &Host, spec: &Spec, stop: &AtomicBool) -> Outcome {
     let argument = host.store.content(&spec.argument).map_err(|error| error.to_string());
     let argument = argument.and_then(|json| RawValue::from_string(json).map_err(|error| error.to_string()));

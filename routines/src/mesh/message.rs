@@ -47,7 +47,6 @@ pub(crate) enum Message {
     },
 }
 
-/// A call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Spec {
     pub(crate) digest: String,
@@ -56,7 +55,6 @@ pub(crate) struct Spec {
     pub(crate) limit_ms: u64,
 }
 
-/// The load of a node.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Load {
     /// The number of calls that may run; 0 if the node accepts none.

@@ -33,7 +33,6 @@ use tokio::{
 
 pub(crate) use self::{caller::Ended, keeper::keep, message::Spec};
 
-/// The name of this kind of task.
 pub(crate) const KIND: &str = "direct";
 
 /// The interval of checks for a companion and a node.

@@ -103,7 +103,6 @@ impl Net {
         }
     }
 
-    /// Delivers the message at an index.
     fn deliver(&mut self, at: usize) {
         let (from, to, message) = self.flight.remove(at);
         if to == GATEWAY {
@@ -121,7 +120,6 @@ impl Net {
         }
     }
 
-    /// Ends the running call at an index.
     fn end(&mut self, at: usize) {
         let (key, node) = self.running.remove(at);
         if let Some(callee) = self.nodes.get_mut(&node) {

@@ -19,14 +19,12 @@ impl Pool {
         Self { idle: Mutex::default(), idle_max }
     }
 
-    /// Removes an idle runtime of a key.
     pub(crate) fn take(&self, key: &str) -> Option<Runtime> {
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         let place = idle.iter().rposition(|(of, _)| of == key)?;
         idle.remove(place).map(|(_, runtime)| runtime)
     }
 
-    /// Returns the keys of all idle runtimes.
     pub(crate) fn keys(&self) -> Vec<String> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner).iter().map(|(key, _)| key.clone()).collect()
     }

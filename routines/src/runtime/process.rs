@@ -47,7 +47,6 @@ use crate::{
     wire::{CallError, EntryKind, ErrorKind as WireErrorKind, Exchange, Frame, FrameError, Step, ToRuntime},
 };
 
-/// The source of the Python shim.
 const PYTHON_SHIM: &str = include_str!("../../shims/python/shim.py");
 
 /// The prefix of the names of work folders.
@@ -82,7 +81,6 @@ pub(crate) struct Starter {
     python: PathBuf,
 }
 
-/// An event of a runtime.
 #[derive(Debug)]
 pub(crate) enum Event {
     Step(Step),
@@ -219,7 +217,6 @@ impl Starter {
     }
 }
 
-/// Starts a thread.
 pub(super) fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
     thread::Builder::new().name(name.to_owned()).spawn(run)
 }
@@ -407,7 +404,6 @@ impl Runtime {
         (self.frames, self.calls)
     }
 
-    /// Kills its process.
     #[cfg(test)]
     pub(crate) fn kill(&self) {
         self.killer.kill();

@@ -26,7 +26,6 @@ pub(super) struct Live {
     is_sent: bool,
     /// The request that the running search has not answered.
     request: Option<SearchRequest>,
-    /// The known bound.
     bound: f64,
     /// The number of runtimes in a row that have not loaded the routine.
     failed_loads: u32,

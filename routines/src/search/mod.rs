@@ -32,7 +32,6 @@ use crate::{
     wire::Step,
 };
 
-/// The name of this kind of task.
 pub(crate) const KIND: &str = "search";
 
 /// The maximum time between two checks for requests, and that after long waiting.

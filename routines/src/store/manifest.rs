@@ -22,16 +22,12 @@ use super::{
 };
 use crate::ranges::Ranges;
 
-/// The name of the manifest.
 const MANIFEST: &str = "manifest.json";
 
-/// The end of the name of a segment.
 const SEGMENT: &str = ".seg";
 
-/// The content of the manifest.
 #[derive(Debug, Serialize, Deserialize)]
 struct Manifest {
-    /// The number of results.
     count: u64,
     segments: Vec<Chosen>,
 }

@@ -71,7 +71,6 @@ impl Draft {
 /// The index and the place of each outcome in a segment.
 pub(super) type Places = Vec<(u64, Range<u64>)>;
 
-/// Reads a segment.
 pub(super) fn read(path: &Path) -> Result<Places, SegmentError> {
     places(&fs::read(path)?).ok_or(SegmentError::Damaged)
 }

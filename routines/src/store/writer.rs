@@ -72,7 +72,6 @@ impl Writer {
         Ok(Self(shared))
     }
 
-    /// Returns whether there is room for results.
     pub(crate) fn has_room(&self) -> bool {
         self.0.state().draft.len() < UNWRITTEN_BYTES_MAX
     }
@@ -95,7 +94,6 @@ impl Writer {
         last
     }
 
-    /// Returns the number of the last durable result.
     pub(crate) fn durable(&self) -> u64 {
         self.0.durable.load(SeqCst)
     }

@@ -49,9 +49,7 @@ enum Stage {
 pub(crate) enum Step {
     /// Nothing for the task.
     Nothing,
-    /// The routine is loaded.
     Loaded,
-    /// The routine cannot be loaded.
     NotLoaded(CallError),
     /// Calls are answered.
     Answered(Vec<(u64, Result<Box<RawValue>, CallError>)>),
@@ -62,9 +60,7 @@ pub(crate) enum Step {
         rest: Vec<u8>,
         counts: NewCounts,
     },
-    /// The search is complete.
     Complete(NewCounts),
-    /// The search has failed.
     Failed(CallError),
     /// A running call calls another routine.
     Calls {
@@ -73,7 +69,6 @@ pub(crate) enum Step {
     },
 }
 
-/// A message that violates the protocol.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub(crate) enum ProtocolError {
@@ -134,7 +129,6 @@ impl Exchange {
         self.is_calling = false;
     }
 
-    /// Returns the calls without an answer.
     pub(crate) fn unanswered(&self) -> &Ranges {
         &self.unanswered
     }

@@ -39,7 +39,6 @@ impl Frame {
         Self { json, bytes: Vec::new() }
     }
 
-    /// Encodes the frame.
     pub(crate) fn encode(&self) -> Result<Vec<u8>, FrameError> {
         let length = LENGTH_BYTES + self.json.len() + self.bytes.len();
         let too_long = || FrameError::TooLong { bytes: length as u64 };

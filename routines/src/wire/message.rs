@@ -12,7 +12,6 @@ use super::{Frame, ValueError, check_value};
 const MESSAGE_BYTES_MAX: usize = 8 << 10;
 const TRACE_BYTES_MAX: usize = 64 << 10;
 
-/// A message to a runtime.
 #[derive(Debug, Serialize)]
 #[serde(tag = "type", rename_all = "lowercase")]
 pub(crate) enum ToRuntime<'a> {
@@ -62,7 +61,6 @@ pub(crate) enum EntryKind {
 /// The id of a call, and its argument.
 pub(crate) type Call<'a> = (u64, &'a RawValue);
 
-/// A message from a runtime.
 #[derive(Debug)]
 pub(crate) enum FromRuntime {
     Ready {
@@ -89,7 +87,6 @@ pub(crate) enum FromRuntime {
         counts: NewCounts,
     },
     Offer(Offer),
-    /// The search is complete.
     Complete {
         counts: NewCounts,
     },
@@ -111,7 +108,6 @@ pub(crate) struct Offer {
     pub(crate) solution: String,
 }
 
-/// The failure of a call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct CallError {
     pub(crate) kind: ErrorKind,
@@ -121,7 +117,6 @@ pub(crate) struct CallError {
     pub(crate) trace: String,
 }
 
-/// The kind of a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]

@@ -47,7 +47,6 @@ impl Row {
         }
     }
 
-    /// Returns its cells in a table.
     fn cells(&self) -> [String; 5] {
         let target = match self.target {
             Target::AtLeast(least) => format!("≥ {}", digits(least)),

@@ -32,7 +32,6 @@ type Soon<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 trait Breaks: Connects {
     /// Returns a session with a connection that can be broken; one in each world.
     fn fragile(&self) -> Soon<'_, Connected>;
-    /// Breaks the connection.
     fn break_off(&self);
     /// Lets the connection be restored.
     fn restore(&self);

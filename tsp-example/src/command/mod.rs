@@ -12,7 +12,6 @@ use taskwork_cli::{Failure, Kinds, Prepared, Program, note};
 
 use crate::instance::Instance;
 
-/// The program `tsp`.
 struct Tsp;
 
 #[derive(Debug, Subcommand)]

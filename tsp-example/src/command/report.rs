@@ -16,7 +16,6 @@ pub(super) struct Report<'a> {
     pub(super) figures: Figures,
 }
 
-/// The outcome of a search.
 pub(super) struct Search {
     pub(super) length: Option<u64>,
     pub(super) tour: Option<Vec<City>>,
@@ -48,7 +47,6 @@ impl Report<'_> {
         log_values(length.as_deref(), Some(self.search.bound), self.gap())
     }
 
-    /// Formats the report as a JSON object.
     pub(super) fn json(&self) -> Value {
         let Search { length, tour, end, collected, collected_all, bound, states, pruned, seconds } =
             &self.search;

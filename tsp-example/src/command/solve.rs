@@ -303,7 +303,6 @@ impl Asked {
     }
 }
 
-/// Converts the result of a search.
 fn search<P: Problem<Cost = u64, Solution = Vec<City>>>(
     solved: Solved<P>,
     root_bound: impl FnOnce(Option<u64>) -> u64,

@@ -10,7 +10,6 @@ pub(super) struct Agenda {
 }
 
 impl Agenda {
-    /// Creates an agenda with nothing on it.
     pub(super) fn new(cities: usize) -> Self {
         Self { waiting: Vec::new(), waits: vec![false; cities] }
     }

@@ -53,7 +53,6 @@ impl Heuristic {
         Self { after: Near::after(instance, NEIGHBOURS), before }
     }
 
-    /// Returns the nearest neighbours of every city.
     pub(crate) fn near(&self) -> &Near {
         &self.after
     }

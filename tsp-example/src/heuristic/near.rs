@@ -38,7 +38,6 @@ impl Near {
         near
     }
 
-    /// Returns the neighbours of a city, the nearest first.
     pub(crate) fn of(&self, city: City) -> &[u32] {
         &self.cities[city * self.each..(city + 1) * self.each]
     }

@@ -73,12 +73,10 @@ impl Edges {
         self.forced[i].map(|j| (j != NONE).then_some(j as usize))
     }
 
-    /// Returns how many edges of a city are forced.
     pub(super) fn forced_count(&self, i: City) -> u32 {
         self.forced[i].iter().map(|&j| u32::from(j != NONE)).sum()
     }
 
-    /// Returns how many edges are forced.
     pub(super) fn forced_total(&self) -> usize {
         self.forced_total
     }

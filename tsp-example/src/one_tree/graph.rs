@@ -24,7 +24,6 @@ pub(super) fn plain(cost: i64) -> i64 {
 
 /// Edges by city.
 pub(super) trait Arcs {
-    /// Returns the number of cities.
     fn cities(&self) -> usize;
 
     /// Calls `visit` for each edge of a city, with the city at its other end and its cost without

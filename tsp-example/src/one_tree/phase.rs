@@ -40,7 +40,6 @@ impl Phase {
         if cities >= LARGE { Self::Waiting } else { Self::Below(0) }
     }
 
-    /// Returns the steps of the phase.
     pub(super) fn plan(self, cities: usize) -> Plan {
         let many = u32::try_from(cities).unwrap_or(u32::MAX);
         match self {

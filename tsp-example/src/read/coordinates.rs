@@ -70,7 +70,6 @@ pub(super) fn parse(
 /// distances need not be a short tour.
 const ROUNDING_SHARE_MAX: f64 = 0.05;
 
-/// Creates the instance with these positions.
 pub(super) fn instance(
     text: &Text,
     name: &str,

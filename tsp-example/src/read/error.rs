@@ -45,7 +45,6 @@ pub enum ReadError {
     },
 }
 
-/// Formats a number of bytes.
 fn bytes(bytes: u64) -> String {
     let units = ["bytes", "KiB", "MiB", "GiB", "TiB", "PiB"];
     let mut scaled = bytes as f64;

@@ -9,7 +9,6 @@ pub(super) enum Keyword {
     Section(Section),
     /// A header that TSPLIB does not define, with a value.
     Unknown,
-    /// The end of the file.
     Eof,
 }
 

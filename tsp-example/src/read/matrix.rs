@@ -58,7 +58,6 @@ impl Format {
     }
 }
 
-/// Reads the entries of a matrix.
 pub(super) fn parse(
     text: &Text,
     name: &str,

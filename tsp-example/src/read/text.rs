@@ -6,13 +6,11 @@ use bnb_framework::words;
 
 use super::ReadError;
 
-/// The text of a file.
 pub(super) struct Text {
     pub(super) file: String,
     content: String,
 }
 
-/// A word and its line.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Word<'a> {
     pub(super) line: usize,
@@ -26,7 +24,6 @@ impl Text {
         Ok(Self { file: file.display().to_string(), content })
     }
 
-    /// Creates a text from the content of a file.
     pub(super) fn new(file: &str, bytes: &[u8]) -> Result<Self, ReadError> {
         let content = words::text_from(file, bytes, u64::MAX)?;
         Ok(Self { file: file.to_owned(), content })
@@ -38,12 +35,10 @@ impl Text {
         lines.filter(|(_, line)| !line.is_empty())
     }
 
-    /// Returns the number of the last line.
     pub(super) fn last_line(&self) -> usize {
         words::lines(self.content.trim_end()).count().max(1)
     }
 
-    /// Creates an error about a line.
     pub(super) fn error(
         &self,
         line: usize,

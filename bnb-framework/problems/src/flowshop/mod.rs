@@ -137,7 +137,6 @@ impl FlowShop {
         Self::by_job(machines, times)
     }
 
-    /// Creates an instance from the times of each job.
     fn by_job(machines: usize, times: Vec<u32>) -> Self {
         let jobs = times.len() / machines.max(1);
         let least = |sum: &dyn Fn(&[u32], usize) -> u32| -> Vec<u32> {

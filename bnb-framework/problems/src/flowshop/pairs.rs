@@ -64,7 +64,6 @@ impl<T: Time> Pairs<T> {
         Self { jobs, machines, steps }
     }
 
-    /// Returns the number of all jobs.
     pub(super) fn jobs(&self) -> usize {
         self.jobs
     }

@@ -41,7 +41,6 @@ pub struct Knapsack {
     decimals: usize,
 }
 
-/// An item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Item {
     value: u64,

@@ -13,7 +13,6 @@ use super::Item;
 /// Prices are computed only for at most this many items: it takes several dozen sorts.
 pub(super) const ITEMS_MAX: usize = 100_000;
 
-/// A price on each item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Price {
     /// The price of each item: positive if packings with many items are overestimated, negative for those with few.
@@ -26,7 +25,6 @@ pub(super) struct Price {
 }
 
 impl Price {
-    /// No price.
     pub(super) const NONE: Self = Self { each: 0, items: 0, above: 0 };
 
     /// Returns the price with the least bound, for items that fit and the value of a known packing.

@@ -7,9 +7,7 @@ use bnb_framework::{
 
 use super::Knapsack;
 
-/// The maximum number of items.
 const ITEMS_MAX: usize = 1_000_000;
-/// The maximum number of decimals.
 const DECIMALS_MAX: usize = 12;
 
 /// The end of messages about lines that match no format.

@@ -34,7 +34,6 @@ struct Set {
     value: u64,
     /// The remaining capacity; negative if the items are too heavy.
     room: i64,
-    /// The number of items.
     count: u32,
     /// Items before this one may still be removed.
     low: u32,
@@ -55,7 +54,6 @@ impl Packing {
 }
 
 impl Knapsack {
-    /// Adds an item.
     fn with(&self, set: Set, item: u32) -> Set {
         let Item { value, weight, .. } = self.items[item as usize];
         Set {
@@ -68,7 +66,6 @@ impl Knapsack {
         }
     }
 
-    /// Removes an item.
     fn without(&self, set: Set, item: u32) -> Set {
         let Item { value, weight, .. } = self.items[item as usize];
         Set {

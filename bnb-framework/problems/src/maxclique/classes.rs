@@ -25,7 +25,6 @@ pub(super) struct Classes<const W: usize> {
     is_used: Vec<bool>,
     /// The entries of the trail that the conflict needs.
     is_needed: Vec<bool>,
-    /// The classes of the conflict.
     conflict: Vec<usize>,
     /// The weight taken from each class for the vertex that is being absorbed.
     taken: Vec<(usize, u32)>,
@@ -51,7 +50,6 @@ impl<const W: usize> Classes<W> {
         self.looks = (1 << 20) / W;
     }
 
-    /// Adds a class.
     pub(super) fn push(&mut self, set: Set<W>, weight: u32) {
         self.sets.push(set);
         self.left.push(weight);

@@ -20,7 +20,6 @@ impl<const W: usize, const WEIGHTED: bool> MaxClique<W, WEIGHTED> {
     }
 }
 
-/// Lists vertices of a state.
 struct Lister<'a, const W: usize, const WEIGHTED: bool> {
     problem: &'a MaxClique<W, WEIGHTED>,
     classes: &'a mut Classes<W>,

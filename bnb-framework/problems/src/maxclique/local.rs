@@ -132,7 +132,6 @@ impl<'a, const W: usize, const WEIGHTED: bool> Walk<'a, W, WEIGHTED> {
         }
     }
 
-    /// Removes all members.
     pub(super) fn clear(&mut self) {
         self.members = Set::EMPTY;
         self.weight = 0;

@@ -48,7 +48,6 @@ pub struct MaxClique<const W: usize, const WEIGHTED: bool> {
 pub struct Clique<const W: usize> {
     /// Its vertices, as positions in the order.
     vertices: Vec<u16>,
-    /// Their total weight.
     weight: u32,
     /// No clique that extends it weighs more.
     bound: u32,

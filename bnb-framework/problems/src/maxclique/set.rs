@@ -15,33 +15,27 @@ pub(super) enum Shared {
 }
 
 impl<const W: usize> Set<W> {
-    /// The set without numbers.
     pub(super) const EMPTY: Self = Self([0; W]);
 
-    /// Adds a number.
     #[inline]
     pub(super) fn insert(&mut self, number: usize) {
         self.0[number / 64] |= 1 << (number % 64);
     }
 
-    /// Removes a number.
     #[inline]
     pub(super) fn remove(&mut self, number: usize) {
         self.0[number / 64] &= !(1 << (number % 64));
     }
 
-    /// Returns whether a number is in the set.
     #[inline]
     pub(super) fn contains(&self, number: usize) -> bool {
         self.0[number / 64] & (1 << (number % 64)) != 0
     }
 
-    /// Returns how many numbers are in the set.
     pub(super) fn len(&self) -> usize {
         self.0.iter().map(|word| word.count_ones() as usize).sum()
     }
 
-    /// Returns whether the set is empty.
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.0.iter().all(|&word| word == 0)
@@ -54,7 +48,6 @@ impl<const W: usize> Set<W> {
         (bits != 0).then(|| 64 * word + bits.trailing_zeros() as usize)
     }
 
-    /// Returns the numbers, in order.
     pub(super) fn iter(&self) -> impl Iterator<Item = usize> + '_ {
         let ones = |(word, &bits): (usize, &u64)| {
             let rest = |&bits: &u64| (bits != 0).then(|| bits & (bits - 1));
@@ -64,7 +57,6 @@ impl<const W: usize> Set<W> {
         self.0.iter().enumerate().flat_map(ones)
     }
 
-    /// Returns the intersection with another set.
     #[inline]
     pub(super) fn common(&self, other: &Self) -> Self {
         let mut common = *self;
@@ -74,7 +66,6 @@ impl<const W: usize> Set<W> {
         common
     }
 
-    /// Returns the numbers that are not in another set.
     #[inline]
     pub(super) fn without(&self, other: &Self) -> Self {
         let mut rest = *self;
@@ -82,7 +73,6 @@ impl<const W: usize> Set<W> {
         rest
     }
 
-    /// Returns whether no number is in both sets.
     #[inline]
     pub(super) fn is_disjoint(&self, other: &Self) -> bool {
         self.0.iter().zip(other.0).all(|(&word, bits)| word & bits == 0)

@@ -46,7 +46,6 @@ pub(super) struct Dual {
     is_turned: bool,
 }
 
-/// Room for a round.
 #[derive(Debug, Default)]
 struct Room {
     table: Table,

@@ -20,7 +20,6 @@ pub(super) const NOTHING: Block = [FORBIDDEN; LANES];
 
 /// The maximum number of blocks in a row.
 pub(super) const WIDTH_MAX: usize = 5;
-/// The maximum number of rows and columns.
 pub(super) const SIZE_MAX: usize = WIDTH_MAX * LANES;
 const NONE: u8 = u8::MAX;
 

@@ -43,13 +43,11 @@ impl Placing {
         (0..self.places.len()).filter(|&facility| self.places[facility].is_none()).collect()
     }
 
-    /// Returns the free places.
     pub(super) fn free(&self, size: usize) -> Vec<usize> {
         let taken = self.taken(size);
         (0..size).filter(|&place| !taken[place]).collect()
     }
 
-    /// Returns whether each place is taken.
     fn taken(&self, size: usize) -> Vec<bool> {
         let mut taken = vec![false; size];
         self.placed().for_each(|(_, place)| taken[place] = true);

@@ -44,7 +44,6 @@ impl Calls {
         calls
     }
 
-    /// Returns the number of calls.
     pub(crate) fn len(&self) -> usize {
         self.needs.len()
     }

@@ -35,7 +35,6 @@ const COLOURS: [RGBColor; DEADLINES_S.len()] =
 #[derive(Debug)]
 pub struct Measured(Vec<Run>);
 
-/// One run of the job.
 #[derive(Debug)]
 struct Run {
     deadline_s: u32,

@@ -31,13 +31,11 @@ impl Size {
     /// 31,672 states, about 470 s on one node.
     pub(super) const SHORT: Self = Self { depth: 12, state_us: 14_750 };
 
-    /// Returns the number of states.
     pub(super) fn states(self) -> u64 {
         Walk::states(self.depth)
     }
 }
 
-/// A running job.
 pub(super) struct Job {
     running: Running,
     /// The folder in which each process records its work.
@@ -48,7 +46,6 @@ pub(super) struct Job {
     states: u64,
 }
 
-/// The result of a job.
 pub(super) struct Ended {
     /// The time from the submission to the result.
     pub(super) seconds: f64,

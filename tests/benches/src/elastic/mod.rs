@@ -50,7 +50,6 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Returns the settings.
     fn growths(self) -> Vec<Growth> {
         let mut growths = Vec::new();
         for phase_s in PHASES_S {

@@ -24,7 +24,6 @@ const PAUSE_MS: std::ops::Range<u64> = 200..1_500;
 pub(super) struct Survived {
     pub(super) seed: u64,
     pub(super) seconds: f64,
-    /// The number of states.
     pub(super) states: u64,
     /// The nodes that joined after the submission.
     pub(super) joined: usize,

@@ -29,7 +29,6 @@ pub struct Measured {
     /// The job with nodes that were added for a while.
     pub(super) grown: Vec<(Growth, Vec<Run>)>,
     pub(super) random: Vec<Survived>,
-    /// The number of states of the job.
     pub(super) states: u64,
 }
 

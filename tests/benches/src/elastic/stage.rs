@@ -29,7 +29,6 @@ const WATCHED: Duration = Duration::from_secs(1);
 /// Nodes that are added for a while.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Growth {
-    /// Their number.
     pub(super) added: usize,
     /// The time for which they take part, in seconds.
     pub(super) phase_s: u32,
@@ -41,7 +40,6 @@ impl fmt::Display for Growth {
     }
 }
 
-/// One run of the job.
 pub(super) struct Run {
     /// The time from the submission of the job to its end.
     pub(super) seconds: f64,
@@ -144,7 +142,6 @@ impl Stage {
     }
 }
 
-/// The growth of a cluster.
 struct Grown {
     /// The added nodes, and the start time of each.
     nodes: Vec<(usize, u64)>,

@@ -15,7 +15,6 @@ use crate::{
 
 const VERTICES: usize = 200;
 const DENSITY: f64 = 0.9;
-/// The seed of the random graph.
 const SEED: u64 = 1;
 
 /// Runs the benchmark.

@@ -185,7 +185,6 @@ impl Stage {
         Ok(Done { seconds, killed_at, again })
     }
 
-    /// Returns the duration of a state.
     fn state_us(&self) -> u64 {
         let us = 1e6 * job_s() * NODES as f64 / self.states as f64;
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "some thousands")]

@@ -2,12 +2,10 @@
 
 use bnb_framework::{Children as _, Problem};
 
-/// The result of a search.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Found<C> {
     /// The cost of the best solution, if there is any.
     pub(crate) best: Option<C>,
-    /// The number of states visited.
     pub(crate) states: u64,
 }
 

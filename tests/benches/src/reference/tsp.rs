@@ -2,12 +2,10 @@
 
 use tsp_example::instance::Instance;
 
-/// The result of a search.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Found {
     /// The length of the shortest tour.
     pub(crate) length: u64,
-    /// The number of states visited.
     pub(crate) states: u64,
 }
 
