@@ -159,13 +159,9 @@ fn node_of(id: &str) -> Option<&str> {
 #[derive(Debug, PartialEq, Eq)]
 enum Chunks<'a> {
     /// Chunks of tasks that the node has written, or of its output.
-    Written {
-        by: &'a str,
-    },
-    Letter {
-        from: &'a str,
-        to: &'a str,
-    },
+    Written { by: &'a str },
+    /// Chunks of a letter.
+    Letter { from: &'a str, to: &'a str },
 }
 
 impl<'a> Chunks<'a> {

@@ -109,19 +109,15 @@ pub fn prepare_count<E: Enumerate>(
         let output = sequential::enumerate(&tree);
         return Prepared::at_once(shown(&output, None, started.elapsed(), Figures::default()));
     }
-    Prepared::watched(
-        kind,
-        Enumerator::new(tree).job(),
-        ProgressDisplay::default().unit("states"),
-        move |report| {
-            let so_far = match (report.finished, report.suspended) {
-                (true, _) => None,
-                (false, true) => Some("is suspended"),
-                (false, false) if !report.set_aside.is_empty() => Some("has gone on without some parts"),
-                // Nodes commit the output of a task when it is completed.
-                (false, false) => Some("was stopped; states of unfinished tasks are not counted"),
-            };
-            Ok(shown(&report.output, so_far, report.elapsed, report.figures))
-        },
-    )
+    let display = ProgressDisplay::default().unit("states");
+    Prepared::watched(kind, Enumerator::new(tree).job(), display, move |report| {
+        let so_far = match (report.finished, report.suspended) {
+            (true, _) => None,
+            (false, true) => Some("is suspended"),
+            (false, false) if !report.set_aside.is_empty() => Some("has gone on without some parts"),
+            // Nodes commit the output of a task when it is completed.
+            (false, false) => Some("was stopped; states of unfinished tasks are not counted"),
+        };
+        Ok(shown(&report.output, so_far, report.elapsed, report.figures))
+    })
 }

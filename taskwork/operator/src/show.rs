@@ -151,7 +151,7 @@ nest.svg            eggs
             (&json["tables"][0]["rows"][0]["done"], &json["pictures"][0]["content"]),
             (&json!(0.5), &Value::Null)
         );
-        let failure = not_offered(&"j-1".parse().unwrap(), "x", &display("eggs")).to_string();
+        let failure = not_offered(&"j-0000000001".parse().unwrap(), "x", &display("eggs")).to_string();
         assert!(failure.contains("has no document x. It has: egg, nest.svg"), "{failure}");
     }
 

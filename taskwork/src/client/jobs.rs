@@ -377,7 +377,7 @@ impl Client {
             let refused = |reason| ClientError::Invalid {
                 reason: format!("job {job} does not provide {name}: {reason}"),
             };
-            return document_of(answer?).map_err(refused);
+            return document_of(&answer?).map_err(refused);
         }
         self.ask(|store| async move {
             question::withdraw(&*store, self.cluster(), &job.0, name).await;

@@ -197,11 +197,11 @@ mod tests {
     fn companion_document_is_created_refused_or_unknown() {
         let provider = Arc::new(Provider { value: 2, picture: 1 });
         let slot = slot_with(&provider);
-        let answer = |name, argument| Some(document_of(slot.answer(&request_of(name, argument))?));
+        let answer = |name, argument| Some(document_of(&slot.answer(&request_of(name, argument))?));
         assert_eq!(answer("text", Some("7")), Some(Ok(Document::new(Format::Text, "77".to_owned()))));
         assert_eq!(answer("refused", None), Some(Err("it was not recorded".to_owned())));
         assert_eq!(answer("other", None), None);
-        let refused = document_of(slot.answer(&json!({ "task": 7 })).unwrap()).unwrap_err();
+        let refused = document_of(&slot.answer(&json!({ "task": 7 })).unwrap()).unwrap_err();
         assert!(refused.contains("this kind of request"), "{refused}");
         let large = "x".repeat(DOCUMENT_BYTES_MAX / 2);
         assert!(answer("text", Some(&large)).unwrap().unwrap_err().contains("too large"));

@@ -53,14 +53,11 @@ pub(super) struct Victim {
 /// The action for waiting thieves.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Serving {
+    /// No action now.
     Nothing,
     /// Take at most this number of tasks and bytes for this thief.
-    Take {
-        thief: NodeId,
-        request: u64,
-        tasks_max: usize,
-        bytes_max: usize,
-    },
+    Take { thief: NodeId, request: u64, tasks_max: usize, bytes_max: usize },
+    /// Deny these thieves.
     Deny(Vec<Waiting>),
 }
 

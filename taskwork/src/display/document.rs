@@ -86,11 +86,11 @@ pub(crate) fn answer_of(document: &Result<Document, String>) -> Value {
 ///
 /// # Errors
 /// The reason why there is none.
-pub(crate) fn document_of(mut answer: Value) -> Result<Document, String> {
+pub(crate) fn document_of(answer: &Value) -> Result<Document, String> {
     if let Some(reason) = answer["refused"].as_str() {
         return Err(reason.to_owned());
     }
-    let mut document = answer["document"].take();
+    let document = &answer["document"];
     let format = document["format"].as_str().and_then(Format::named);
     let (Some(format), true) = (format, answer["version"] == VERSION) else {
         return Err("the answer is in an unknown format: use the version of this command that the nodes use"
@@ -100,5 +100,5 @@ pub(crate) fn document_of(mut answer: Value) -> Result<Document, String> {
     if format == Format::Svg && !is_inert(&content) {
         return Err("the picture is not shown, because it contains more than shapes and texts".to_owned());
     }
-    Ok(Document { format, content, data: document["data"].take() })
+    Ok(Document { format, content, data: document["data"].clone() })
 }

@@ -136,15 +136,15 @@ fn hostile_content_is_bounded_and_sanitized() {
 fn document_answer_is_read_or_refused() {
     let document =
         Document::new(Format::Text, "call 7 waits".to_owned()).with_data(json!({ "state": "waits" }));
-    assert_eq!(document_of(answer_of(&Ok(document.clone()))), Ok(document));
+    assert_eq!(document_of(&answer_of(&Ok(document.clone()))), Ok(document));
     assert_eq!(Document::json(json!([1])).into_text(), "[1]");
-    assert_eq!(document_of(answer_of(&Err("no".to_owned()))), Err("no".to_owned()));
-    let svg = |content: &str| document_of(answer_of(&Ok(Document::new(Format::Svg, content.to_owned()))));
+    assert_eq!(document_of(&answer_of(&Err("no".to_owned()))), Err("no".to_owned()));
+    let svg = |content: &str| document_of(&answer_of(&Ok(Document::new(Format::Svg, content.to_owned()))));
     assert!(svg("<svg/>").is_ok() && svg("<svg onload='alert(1)'/>").is_err());
     for answer in
         [json!(7), json!({ "version": 2, "document": { "format": "text" } }), json!({ "version": 1 })]
     {
-        assert!(document_of(answer).unwrap_err().contains("unknown format"));
+        assert!(document_of(&answer).unwrap_err().contains("unknown format"));
     }
     let request = request_of("call", Some("7"));
     assert_eq!(requested(&request), Some(("call", Some("7"))));

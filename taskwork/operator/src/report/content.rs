@@ -58,7 +58,7 @@ fn snapshot(seen: &Seen, remarks: &mut Vec<String>) -> Value {
     remove(&mut job["about"]["record"], |name| ["key", "root", "shared_name", "shared_from"].contains(&name));
     // It is bounded, and pictures cannot be shortened.
     let mut display = job["about"]["display"].take();
-    if let Some(pictures) = display["pictures"].as_array_mut() {
+    if let Some(pictures) = display.get_mut("pictures").and_then(Value::as_array_mut) {
         // Browsers show no others.
         pictures.retain(|picture| picture["format"] == "svg");
     }

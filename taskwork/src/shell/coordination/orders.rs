@@ -40,18 +40,11 @@ use crate::{
 #[derive(Debug)]
 pub(crate) enum Order {
     /// Enrol the node in an attempt.
-    Enrol {
-        attempt: Attempt,
-    },
+    Enrol { attempt: Attempt },
     /// Try a transaction once.
-    Transact {
-        attempt: Attempt,
-        transaction: Transaction,
-    },
-    Post {
-        to: NodeId,
-        parcel: Parcel,
-    },
+    Transact { attempt: Attempt, transaction: Transaction },
+    /// Post a letter.
+    Post { to: NodeId, parcel: Parcel },
     /// Fail the job because of a fault of the program.
     Fail(PoolFault),
 }
