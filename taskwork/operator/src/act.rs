@@ -15,16 +15,16 @@ use taskwork::{
 };
 use taskwork_cli::{Failure, command::tell};
 
-use super::Desk;
+use super::connection::Connection;
 
 /// Prints a job's result, or the best values of a stopped job. If tasks were set aside, or the job was stopped, the exit
 /// code is 1.
-pub(super) async fn result(desk: &Desk, id: &JobId) -> Result<ExitCode, Failure> {
-    let shown = desk.client.shown_result(id).await?;
+pub(super) async fn result(connection: &Connection, id: &JobId) -> Result<ExitCode, Failure> {
+    let shown = connection.client.shown_result(id).await?;
     let pretty = serde_json::to_string_pretty(&shown).unwrap_or_default();
     let is_incomplete = shown.get("set_aside").is_some();
     let stopped = shown["stopped"].as_str().map(str::to_owned);
-    desk.say(|| shown, || pretty);
+    connection.say(|| shown, || pretty);
     if let Some(state) = stopped {
         tell(format_args!(
             "note: job {id} has no result, since it is {state}: these are the best known values"
@@ -41,14 +41,18 @@ pub(super) async fn result(desk: &Desk, id: &JobId) -> Result<ExitCode, Failure>
 }
 
 /// Asks a node to leave.
-pub(super) async fn drain(desk: &Desk, node: &str, wait: Option<Duration>) -> Result<(), Failure> {
-    let node = desk.client.member(node).await?;
-    desk.client.drain(node).await?;
+pub(super) async fn drain(
+    connection: &Connection,
+    node: &str,
+    wait: Option<Duration>,
+) -> Result<(), Failure> {
+    let node = connection.client.member(node).await?;
+    connection.client.drain(node).await?;
     if let Some(timeout) = wait {
-        desk.client.wait_until_left(node, timeout).await?;
+        connection.client.wait_until_left(node, timeout).await?;
     }
     let state = if wait.is_some() { "has left" } else { "was asked to leave" };
-    desk.say(
+    connection.say(
         || json!({ "node": node.to_string(), "left": wait.is_some() }),
         || format!("node {node} {state}"),
     );
@@ -78,7 +82,7 @@ fn read_all(source: impl Read) -> io::Result<String> {
 
 /// Makes a suggestion to a job and prints the answer. If it made no difference, the exit code is 1.
 pub(super) async fn inject(
-    desk: &Desk,
+    connection: &Connection,
     id: &JobId,
     file: &Path,
     timeout: Duration,
@@ -87,9 +91,9 @@ pub(super) async fn inject(
     let text = read(file).map_err(|error| Failure::usage(format!("{name}: {error}")))?;
     let value: serde_json::Value = serde_json::from_str(&text)
         .map_err(|error| Failure::usage(format!("{name}: found something else; expected JSON: {error}")))?;
-    let told = desk.client.inject(id, value, timeout).await?;
+    let told = connection.client.inject(id, value, timeout).await?;
     let what = if told.taken { "took" } else { "did not take" };
-    desk.say(
+    connection.say(
         || json!({ "job": id.as_str(), "taken": told.taken, "said": told.answer }),
         || format!("job {id} {what} it: {}", told.answer),
     );
@@ -97,16 +101,16 @@ pub(super) async fn inject(
 }
 
 /// Cancels a job.
-pub(super) async fn cancel(desk: &Desk, id: &JobId, reason: &str) -> Result<(), Failure> {
-    desk.client.cancel(id, reason).await?;
-    desk.say(|| json!({ "job": id.as_str(), "cancelled": true }), || format!("job {id} is cancelled"));
+pub(super) async fn cancel(connection: &Connection, id: &JobId, reason: &str) -> Result<(), Failure> {
+    connection.client.cancel(id, reason).await?;
+    connection.say(|| json!({ "job": id.as_str(), "cancelled": true }), || format!("job {id} is cancelled"));
     Ok(())
 }
 
 /// Finishes adding tasks to a job.
-pub(super) async fn finish(desk: &Desk, id: &JobId) -> Result<(), Failure> {
-    desk.client.finish(id).await?;
-    desk.say(
+pub(super) async fn finish(connection: &Connection, id: &JobId) -> Result<(), Failure> {
+    connection.client.finish(id).await?;
+    connection.say(
         || json!({ "job": id.as_str(), "finished": true }),
         || format!("job {id} accepts no more tasks; it is finished when all are complete"),
     );
@@ -114,24 +118,24 @@ pub(super) async fn finish(desk: &Desk, id: &JobId) -> Result<(), Failure> {
 }
 
 /// Suspends a job.
-pub(super) async fn suspend(desk: &Desk, id: &JobId) -> Result<(), Failure> {
-    desk.client.suspend(id).await?;
-    desk.say(|| json!({ "job": id.as_str(), "suspended": true }), || format!("job {id} is suspended"));
+pub(super) async fn suspend(connection: &Connection, id: &JobId) -> Result<(), Failure> {
+    connection.client.suspend(id).await?;
+    connection.say(|| json!({ "job": id.as_str(), "suspended": true }), || format!("job {id} is suspended"));
     Ok(())
 }
 
 /// Resumes a job.
-pub(super) async fn resume(desk: &Desk, id: &JobId) -> Result<(), Failure> {
-    desk.client.resume(id).await?;
-    desk.say(|| json!({ "job": id.as_str(), "resumed": true }), || format!("job {id} is resumed"));
+pub(super) async fn resume(connection: &Connection, id: &JobId) -> Result<(), Failure> {
+    connection.client.resume(id).await?;
+    connection.say(|| json!({ "job": id.as_str(), "resumed": true }), || format!("job {id} is resumed"));
     Ok(())
 }
 
 /// Retries the tasks that a job has set aside.
-pub(super) async fn retry(desk: &Desk, id: &JobId) -> Result<(), Failure> {
-    let tasks = desk.client.retry(id).await?;
+pub(super) async fn retry(connection: &Connection, id: &JobId) -> Result<(), Failure> {
+    let tasks = connection.client.retry(id).await?;
     let again = if tasks == 1 { "task that was".to_owned() } else { "tasks that were".to_owned() };
-    desk.say(
+    connection.say(
         || json!({ "job": id.as_str(), "tried_again": tasks }),
         || format!("job {id} retries {tasks} {again} set aside"),
     );
@@ -139,7 +143,7 @@ pub(super) async fn retry(desk: &Desk, id: &JobId) -> Result<(), Failure> {
 }
 
 /// Removes the data of the given jobs; without a list, of all finished jobs and abandoned submissions.
-pub(super) async fn forget(desk: &Desk, ids: Vec<JobId>, force: bool) -> Result<(), Failure> {
+pub(super) async fn forget(connection: &Connection, ids: Vec<JobId>, force: bool) -> Result<(), Failure> {
     let ids = if ids.is_empty() {
         let over = |stage: Stage| {
             matches!(
@@ -147,13 +151,13 @@ pub(super) async fn forget(desk: &Desk, ids: Vec<JobId>, force: bool) -> Result<
                 Stage::Done | Stage::Incomplete | Stage::Failed | Stage::Cancelled | Stage::Abandoned
             ) || force && stage == Stage::Submitting
         };
-        let jobs = desk.overview().await?.jobs.into_iter();
+        let jobs = connection.overview().await?.jobs.into_iter();
         jobs.filter(|job| over(job.stage)).filter_map(|job| job.id.parse().ok()).collect()
     } else {
         ids
     };
-    desk.client.forget(&ids, force).await?;
-    desk.say(|| json!({ "forgotten": ids }), || format!("{} jobs are removed", ids.len()));
+    connection.client.forget(&ids, force).await?;
+    connection.say(|| json!({ "forgotten": ids }), || format!("{} jobs are removed", ids.len()));
     Ok(())
 }
 

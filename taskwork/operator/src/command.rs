@@ -3,20 +3,19 @@
 use std::{ffi::OsString, path::PathBuf, process::ExitCode, time::Duration};
 
 use clap::{CommandFactory as _, Parser, Subcommand};
-use taskwork::{
-    Client, JobId,
-    client::{Overview, doctor},
-};
+use taskwork::{JobId, client::doctor};
 use taskwork_cli::{
     Failure,
     command::{
-        ClusterArguments, Completions, Level, LogArguments, Man, Notes, Patience, ended, goes_on,
-        interruptible, job_id, not_parsed, print, runtime, seconds,
+        ClusterArguments, Completions, Level, Man, Notes, ended, goes_on, interruptible, job_id, not_parsed,
+        print, runtime, seconds,
     },
 };
 
 use crate::{
-    act, compare, dashboard, findings, job, jobs, nodes, report, scale, show, status, top, wait, whatif,
+    act, compare,
+    connection::{Common, Connection},
+    dashboard, findings, job, jobs, nodes, report, scale, show, status, top, wait, whatif,
 };
 
 /// The name of the command.
@@ -81,19 +80,6 @@ enum Command {
     Completions(Completions),
     /// Write the man pages of this command.
     Man(Man),
-}
-
-#[derive(Debug, clap::Args)]
-pub(crate) struct Common {
-    #[command(flatten)]
-    pub(crate) cluster: ClusterArguments,
-    #[command(flatten)]
-    pub(crate) patience: Patience,
-    /// Print JSON.
-    #[arg(long)]
-    pub(crate) json: bool,
-    #[command(flatten)]
-    pub(crate) log: LogArguments,
 }
 
 #[derive(Debug, clap::Args)]
@@ -189,12 +175,6 @@ struct Forget {
     common: Common,
 }
 
-/// An operator's view of a cluster.
-pub(crate) struct Desk {
-    pub(crate) client: Client,
-    pub(crate) json: bool,
-}
-
 /// Runs the command line of this process.
 pub fn main() -> ExitCode {
     run(std::env::args_os())
@@ -264,13 +244,13 @@ fn perform(command: Command) -> Result<ExitCode, Failure> {
     };
     let client = cluster.client(&Notes::default())?.patience(patience);
     runtime()?.block_on(async {
-        let desk = Desk { client: client.connect().await?, json };
+        let connection = Connection { client: client.connect().await?, json };
         let done = interruptible(async {
-            desk.client.check_cluster().await?;
-            desk.perform(command).await
+            connection.client.check_cluster().await?;
+            perform_on(&connection, command).await
         });
         let done = Box::pin(done).await;
-        desk.client.close().await;
+        connection.client.close().await;
         done.map_err(|failure| if hint.is_empty() { failure } else { failure.hint(&hint) })
     })
 }
@@ -314,50 +294,38 @@ fn show(served: &dashboard::Arguments, common: &Common) -> Result<ExitCode, Fail
     runtime.block_on(interruptible(observing)).map(|never| match never {})
 }
 
-impl Desk {
-    async fn perform(&self, command: Command) -> Result<ExitCode, Failure> {
-        match command {
-            // The others need no cluster, or have their own client.
-            Command::Status(_) | Command::Doctor(_) | Command::Completions(_) | Command::Man(_) => {
-                status::run(self).await?;
-            }
-            Command::Nodes(_) => nodes::run(self).await?,
-            Command::Jobs(_) => jobs::run(self).await?,
-            Command::Job(Job { of, timeline, document }) => match document.asked() {
-                Some(name) => show::run(self, &of.job, name, &document).await?,
-                None => job::run(self, &of.job, timeline).await?,
-            },
-            Command::Result(OfJob { job, .. }) => return act::result(self, &job).await,
-            Command::Wait(OfJob { job, .. }) => return wait::run(self, &job).await,
-            Command::Drain(Drain { node, wait, timeout, .. }) => {
-                act::drain(self, &node, wait.then_some(timeout)).await?;
-            }
-            Command::Inject(Inject { job, file, timeout, .. }) => {
-                return act::inject(self, &job, &file, timeout).await;
-            }
-            Command::Cancel(Cancel { job, reason, .. }) => act::cancel(self, &job, &reason).await?,
-            Command::Finish(OfJob { job, .. }) => act::finish(self, &job).await?,
-            Command::Suspend(OfJob { job, .. }) => act::suspend(self, &job).await?,
-            Command::Resume(OfJob { job, .. }) => act::resume(self, &job).await?,
-            Command::Retry(OfJob { job, .. }) => act::retry(self, &job).await?,
-            Command::Forget(Forget { jobs, force, .. }) => act::forget(self, jobs, force).await?,
-            Command::Report(With { of, .. }) => return report::run(self, &of).await,
-            Command::Compare(With { of, .. }) => return compare::run(self, &of).await,
-            Command::Whatif(With { of, .. }) => whatif::run(self, &of).await?,
-            Command::Dashboard(_) | Command::Top(_) | Command::Scale(_) => {}
+async fn perform_on(connection: &Connection, command: Command) -> Result<ExitCode, Failure> {
+    match command {
+        // The others need no cluster, or have their own client.
+        Command::Status(_) | Command::Doctor(_) | Command::Completions(_) | Command::Man(_) => {
+            status::run(connection).await?;
         }
-        Ok(ExitCode::SUCCESS)
+        Command::Nodes(_) => nodes::run(connection).await?,
+        Command::Jobs(_) => jobs::run(connection).await?,
+        Command::Job(Job { of, timeline, document }) => match document.asked() {
+            Some(name) => show::run(connection, &of.job, name, &document).await?,
+            None => job::run(connection, &of.job, timeline).await?,
+        },
+        Command::Result(OfJob { job, .. }) => return act::result(connection, &job).await,
+        Command::Wait(OfJob { job, .. }) => return wait::run(connection, &job).await,
+        Command::Drain(Drain { node, wait, timeout, .. }) => {
+            act::drain(connection, &node, wait.then_some(timeout)).await?;
+        }
+        Command::Inject(Inject { job, file, timeout, .. }) => {
+            return act::inject(connection, &job, &file, timeout).await;
+        }
+        Command::Cancel(Cancel { job, reason, .. }) => act::cancel(connection, &job, &reason).await?,
+        Command::Finish(OfJob { job, .. }) => act::finish(connection, &job).await?,
+        Command::Suspend(OfJob { job, .. }) => act::suspend(connection, &job).await?,
+        Command::Resume(OfJob { job, .. }) => act::resume(connection, &job).await?,
+        Command::Retry(OfJob { job, .. }) => act::retry(connection, &job).await?,
+        Command::Forget(Forget { jobs, force, .. }) => act::forget(connection, jobs, force).await?,
+        Command::Report(With { of, .. }) => return report::run(connection, &of).await,
+        Command::Compare(With { of, .. }) => return compare::run(connection, &of).await,
+        Command::Whatif(With { of, .. }) => whatif::run(connection, &of).await?,
+        Command::Dashboard(_) | Command::Top(_) | Command::Scale(_) => {}
     }
-
-    pub(crate) async fn overview(&self) -> Result<Overview, Failure> {
-        Ok(self.client.overview().await?)
-    }
-
-    /// Prints the JSON or the text, as requested.
-    pub(crate) fn say(&self, json: impl FnOnce() -> serde_json::Value, text: impl FnOnce() -> String) {
-        let text = if self.json { json().to_string() } else { text() };
-        print(&format!("{}\n", text.trim_end_matches('\n')));
-    }
+    Ok(ExitCode::SUCCESS)
 }
 
 #[cfg(test)]

@@ -10,7 +10,8 @@ use taskwork::{
 use taskwork_cli::{Failure, printable};
 
 use super::{
-    Desk, json, ledger, show,
+    connection::Connection,
+    json, ledger, show,
     table::{self, count, lapse},
 };
 
@@ -20,11 +21,11 @@ struct Facts {
     job: JobDetails,
 }
 
-pub(super) async fn run(desk: &Desk, id: &JobId, timeline: bool) -> Result<(), Failure> {
-    let facts = Facts { id: id.clone(), job: desk.client.job(id).await? };
+pub(super) async fn run(connection: &Connection, id: &JobId, timeline: bool) -> Result<(), Failure> {
+    let facts = Facts { id: id.clone(), job: connection.client.job(id).await? };
     let display = facts.job.display.as_ref().map(show::text).unwrap_or_default();
     let text = || facts.text() + &display + &if timeline { facts.timeline_text() } else { String::new() };
-    desk.say(|| facts.json(), text);
+    connection.say(|| facts.json(), text);
     Ok(())
 }
 

@@ -1,13 +1,14 @@
 //! `taskwork jobs`.
 
 use super::{
-    Desk, json,
+    connection::Connection,
+    json,
     table::{self, lapse},
 };
 use taskwork_cli::Failure;
 
-pub(super) async fn run(desk: &Desk) -> Result<(), Failure> {
-    let overview = desk.overview().await?;
+pub(super) async fn run(connection: &Connection) -> Result<(), Failure> {
+    let overview = connection.overview().await?;
     let jobs = &overview.jobs;
     let as_json = || jobs.iter().map(|job| json::job(&overview, job)).collect();
     let text = || {
@@ -28,6 +29,6 @@ pub(super) async fn run(desk: &Desk) -> Result<(), Failure> {
         let columns = ["JOB", "STATE", "PROGRAM", "NAME", "SUBMITTED", "TOOK", "#ATTEMPT", "REASON"];
         table::table(&columns, rows)
     };
-    desk.say(as_json, text);
+    connection.say(as_json, text);
     Ok(())
 }

@@ -6,6 +6,7 @@
 mod command;
 mod act;
 mod compare;
+mod connection;
 mod dashboard;
 mod findings;
 mod job;
@@ -22,7 +23,5 @@ mod top;
 mod wait;
 mod web;
 mod whatif;
-
-use self::command::{Common, Desk};
 
 pub use self::command::{main, run};

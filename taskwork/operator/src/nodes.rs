@@ -3,10 +3,10 @@
 use serde_json::json;
 use taskwork_cli::{Failure, printable};
 
-use super::{Desk, json, ledger, table};
+use super::{connection::Connection, json, ledger, table};
 
-pub(super) async fn run(desk: &Desk) -> Result<(), Failure> {
-    let overview = desk.client.overview_with_reports().await?;
+pub(super) async fn run(connection: &Connection) -> Result<(), Failure> {
+    let overview = connection.client.overview_with_reports().await?;
     let unstoppable = overview.unstoppable_tasks();
     let unprotected = overview.unprotected_nodes();
     let as_json = || {
@@ -52,6 +52,6 @@ pub(super) async fn run(desk: &Desk) -> Result<(), Failure> {
             rows,
         )
     };
-    desk.say(as_json, text);
+    connection.say(as_json, text);
     Ok(())
 }

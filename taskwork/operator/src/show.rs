@@ -9,7 +9,7 @@ use taskwork::{
 };
 use taskwork_cli::{Failure, check_outputs, printable, write_output};
 
-use super::{Desk, table};
+use super::{connection::Connection, table};
 
 /// The maximum time to wait for a document.
 const DOCUMENT_TIMEOUT: Duration = Duration::from_secs(15);
@@ -36,27 +36,32 @@ impl Arguments {
 }
 
 /// Prints or writes a picture or document of a job.
-pub(super) async fn run(desk: &Desk, id: &JobId, name: &str, arguments: &Arguments) -> Result<(), Failure> {
+pub(super) async fn run(
+    connection: &Connection,
+    id: &JobId,
+    name: &str,
+    arguments: &Arguments,
+) -> Result<(), Failure> {
     check_outputs(&[], &[("--output", arguments.output.as_deref())])?;
-    let job = desk.client.job(id).await?;
+    let job = connection.client.job(id).await?;
     let display = job.display.unwrap_or_default();
     let picture = display.pictures.iter().find(|picture| picture.name == name);
     let is_offered = display.documents.iter().any(|offer| offer.name == name);
     let document = match picture {
         Some(picture) if !is_offered => Document::new(picture.format, picture.content.clone()),
         None if !is_offered && !job.record.state.is_over() => return Err(not_offered(id, name, &display)),
-        _ => desk.client.document(id, name, arguments.about.as_deref(), DOCUMENT_TIMEOUT).await?,
+        _ => connection.client.document(id, name, arguments.about.as_deref(), DOCUMENT_TIMEOUT).await?,
     };
     let Some(file) = &arguments.output else {
         let Document { data, .. } = &document;
         let as_json = || if data.is_null() { json!(document.content) } else { data.clone() };
-        desk.say(as_json, || printable::lines(&document.clone().into_text()));
+        connection.say(as_json, || printable::lines(&document.clone().into_text()));
         return Ok(());
     };
     let content = document.into_text();
     write_output(file, &content)?;
     let (file, bytes) = (file.display().to_string(), content.len());
-    desk.say(
+    connection.say(
         || json!({ "document": name, "file": file, "bytes": bytes }),
         || format!("{name} of job {id} was written to {file}: {bytes} bytes"),
     );

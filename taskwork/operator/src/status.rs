@@ -7,26 +7,27 @@ use taskwork::client::{JobRecord, Member, Overview, Stage};
 use taskwork_cli::Failure;
 
 use super::{
-    Desk, json,
+    connection::Connection,
+    json,
     table::{list, or_none, table},
 };
 
-pub(super) async fn run(desk: &Desk) -> Result<(), Failure> {
-    let overview = desk.client.overview_with_reports().await?;
+pub(super) async fn run(connection: &Connection) -> Result<(), Failure> {
+    let overview = connection.client.overview_with_reports().await?;
     let unstoppable = overview.unstoppable_tasks();
     let json = || {
-        let mut told = as_json(desk, &overview);
+        let mut told = as_json(connection, &overview);
         told["silent"] = json!(unstoppable);
         told
     };
     let text = || {
-        let mut text = as_text(desk, &overview);
+        let mut text = as_text(connection, &overview);
         for (node, task) in &unstoppable {
             text.extend(["\n", task, " at node ", node, " does not ask whether it is to stop\n"]);
         }
         text
     };
-    desk.say(json, text);
+    connection.say(json, text);
     Ok(())
 }
 
@@ -54,7 +55,7 @@ fn count(overview: &Overview, wanted: Stage) -> usize {
     overview.jobs.iter().filter(|job| job.stage == wanted).count()
 }
 
-fn as_json(desk: &Desk, overview: &Overview) -> serde_json::Value {
+fn as_json(connection: &Connection, overview: &Overview) -> serde_json::Value {
     let programs: Vec<_> = programs(overview)
         .into_iter()
         .map(|(runs, (nodes, workers, leaders))| {
@@ -64,7 +65,7 @@ fn as_json(desk: &Desk, overview: &Overview) -> serde_json::Value {
     let open = overview.jobs.iter().filter(|job| job.stage.is_open());
     let jobs: Vec<_> = open.map(|job| json::job(overview, job)).collect();
     json!({
-        "cluster": desk.client.cluster_name(),
+        "cluster": connection.client.cluster_name(),
         "nodes": overview.members.len(),
         "workers": overview.members.iter().map(|member| u64::from(member.workers)).sum::<u64>(),
         "programs": programs,
@@ -76,7 +77,7 @@ fn as_json(desk: &Desk, overview: &Overview) -> serde_json::Value {
     })
 }
 
-fn as_text(desk: &Desk, overview: &Overview) -> String {
+fn as_text(connection: &Connection, overview: &Overview) -> String {
     let workers: u64 = overview.members.iter().map(|member| u64::from(member.workers)).sum();
     let over = [Stage::Done, Stage::Incomplete, Stage::Failed, Stage::Cancelled];
     // Incomplete jobs are rare.
@@ -84,7 +85,7 @@ fn as_text(desk: &Desk, overview: &Overview) -> String {
     let over: Vec<String> =
         told.map(|stage| format!("{} {}", count(overview, stage), stage.text())).collect();
     let mut text = list(&[
-        ("cluster", desk.client.cluster_name().to_owned()),
+        ("cluster", connection.client.cluster_name().to_owned()),
         ("nodes", format!("{}, with {workers} workers", overview.members.len())),
         ("jobs", over.join(", ")),
     ]);

@@ -19,7 +19,7 @@ use taskwork_scale::policy::{Goals, MachineSeen, MachineState, Observation, Offe
 use tokio::time::{self, Instant};
 
 use super::{
-    Desk,
+    connection::Connection,
     scale::{
         demand::Demand,
         explain,
@@ -94,8 +94,8 @@ impl Nodes {
 }
 
 /// Prints the table.
-pub(super) async fn run(desk: &Desk, arguments: &Arguments) -> Result<(), Failure> {
-    let told = desk.client.scaling_said().await?.filter(|told| told.holder.is_some());
+pub(super) async fn run(connection: &Connection, arguments: &Arguments) -> Result<(), Failure> {
+    let told = connection.client.scaling_said().await?.filter(|told| told.holder.is_some());
     let asked = told.and_then(|told| {
         let said = Said::read(&told.said);
         let policy = Memory::read(&told.state).ok()?.policy();
@@ -106,7 +106,7 @@ pub(super) async fn run(desk: &Desk, arguments: &Arguments) -> Result<(), Failur
     });
     let (policy, observation, currency) = match asked {
         Some(asked) => asked,
-        None => observe(desk, arguments).await?,
+        None => observe(connection, arguments).await?,
     };
     let now = there(&observation);
     let nodes: Vec<u32> = if arguments.nodes.is_empty() {
@@ -121,7 +121,7 @@ pub(super) async fn run(desk: &Desk, arguments: &Arguments) -> Result<(), Failur
             arguments.job
         )));
     }
-    desk.say(
+    connection.say(
         || json!({ "job": arguments.job.as_str(), "now": now, "currency": currency, "sizes": sizes }),
         || explain::candidates("#NODES", &sizes, currency.as_deref()),
     );
@@ -148,17 +148,17 @@ fn around(now: u32) -> Vec<u32> {
 
 /// Observes the cluster for a while, with a policy that learns meanwhile.
 async fn observe(
-    desk: &Desk,
+    connection: &Connection,
     arguments: &Arguments,
 ) -> Result<(Policy, Observation, Option<String>), Failure> {
     let id = arguments.job.as_str();
-    let details = desk.client.job(&arguments.job).await?;
+    let details = connection.client.job(&arguments.job).await?;
     if details.stage != Stage::Running {
         return Err(Failure::failed(format!("job {id} does not run: {}", details.stage.text())));
     }
     let seconds = arguments.observe.as_secs();
     tell(format_args!("note: no controller works for job {id}; the cluster is observed for {seconds} s"));
-    let (sight, observer) = (Sight::default(), desk.client.observer());
+    let (sight, observer) = (Sight::default(), connection.client.observer());
     let scope = Scope { job: Some(arguments.job.clone()), program: None };
     let mut apply = |event: Event| sight.apply(&event);
     let looking = async {

@@ -19,7 +19,7 @@ use taskwork_cli::{
 
 use self::{facts::Facts, rows::Row};
 use super::{
-    Desk,
+    connection::Connection,
     report::{output::Output, record, seen::Seen},
 };
 use crate::web::Single;
@@ -113,13 +113,13 @@ impl Arguments {
 }
 
 /// Compares two jobs, at least one of which is in a cluster.
-pub(super) async fn run(desk: &Desk, arguments: &Arguments) -> Result<ExitCode, Failure> {
+pub(super) async fn run(connection: &Connection, arguments: &Arguments) -> Result<ExitCode, Failure> {
     let seen = async |which| match arguments.record_of(which) {
         Some(record) => record::read(record, which.job.as_str()),
-        None => Seen::in_cluster(desk, &which.job).await,
+        None => Seen::in_cluster(connection, &which.job).await,
     };
     let both = [seen(&arguments.a).await?, seen(&arguments.b).await?];
-    arguments.write(&both, desk.json)
+    arguments.write(&both, connection.json)
 }
 
 fn page(both: &[Seen; 2], facts: &[Facts; 2], rows: &[Row]) -> String {

@@ -24,7 +24,7 @@ use taskwork_cli::{
 };
 
 use self::{output::Output, seen::Seen};
-use super::Desk;
+use super::connection::Connection;
 use crate::web::{Single, detail};
 
 #[derive(Debug, clap::Args)]
@@ -71,9 +71,9 @@ impl Arguments {
 }
 
 /// Writes the report of a job of a cluster.
-pub(super) async fn run(desk: &Desk, arguments: &Arguments) -> Result<ExitCode, Failure> {
-    let seen = Seen::in_cluster(desk, &arguments.job).await?;
-    arguments.write(&seen, desk.json)
+pub(super) async fn run(connection: &Connection, arguments: &Arguments) -> Result<ExitCode, Failure> {
+    let seen = Seen::in_cluster(connection, &arguments.job).await?;
+    arguments.write(&seen, connection.json)
 }
 
 /// Returns the page of a job.

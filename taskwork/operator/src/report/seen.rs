@@ -10,7 +10,7 @@ use taskwork_cli::Failure;
 
 use super::{joining::Observed, remarks};
 use crate::{
-    Desk,
+    connection::Connection,
     web::detail::{self, concerns},
 };
 
@@ -36,8 +36,8 @@ impl Seen {
     ///
     /// # Errors
     /// If the job does not exist, or ZooKeeper was unavailable for too long.
-    pub(crate) async fn in_cluster(desk: &Desk, id: &JobId) -> Result<Self, Failure> {
-        let mut snapshot = desk.client.look_at(id).await?;
+    pub(crate) async fn in_cluster(connection: &Connection, id: &JobId) -> Result<Self, Failure> {
+        let mut snapshot = connection.client.look_at(id).await?;
         let id = id.as_str().to_owned();
         snapshot.jobs.retain(|job, _| *job == id);
         let told =
@@ -47,7 +47,7 @@ impl Seen {
         snapshot.moments = moments;
         Ok(Self {
             id,
-            source: format!("/taskwork/{}", desk.client.cluster_name()),
+            source: format!("/taskwork/{}", connection.client.cluster_name()),
             snapshot,
             remarks,
             improvements,

@@ -47,7 +47,7 @@ use self::{
     observed::Scope,
     rounds::{Controller, Mind, Outcome, Sight, recall},
 };
-use super::Common;
+use super::connection::Common;
 
 /// The source of machines, and the goals.
 #[derive(Debug, clap::Args)]

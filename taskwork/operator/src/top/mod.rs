@@ -45,7 +45,7 @@ use self::{
     live::{Ask, Live},
     state::{Leave, Shown, Source, State},
 };
-use super::Common;
+use super::connection::Common;
 
 /// The options for the displayed cluster and job.
 #[derive(Debug, clap::Args)]

@@ -342,7 +342,9 @@ mod tests {
     #[test]
     fn results_of_all_jobs_are_summed() {
         let mut view = View::default();
-        (1..=3).for_each(|number| put_job(&mut view, number, "done"));
+        for number in 1..=3 {
+            put_job(&mut view, number, "done");
+        }
         let found = Gathered::of(view);
         let [(_, Value::Number(bytes))] = found.samples("result_bytes") else { panic!("one sample") };
         assert_eq!(bytes.to_string(), "3000");
