@@ -239,7 +239,7 @@ mod tests {
             let [a, b] = [&domains[0].bodies[0].place, &domains[1].bodies[0].place];
             a.iter().zip(b).map(|(a, b)| (a - b).powi(2)).sum()
         };
-        let before = program(Input { rounds: 0, ..input })?;
+        let before = Workflow::new(tasks())?.sequential().run(|| program(Input { rounds: 0, ..input }))?;
         let after = Workflow::new(tasks())?.workers(2).run(|| program(input))?;
         assert!(distance(&after) < distance(&before));
         Ok(())
