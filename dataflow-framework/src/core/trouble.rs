@@ -3,6 +3,7 @@
 
 use super::{
     call::{CallState, Cause, Unfit},
+    demand::Demand,
     graph::{Action, Graph},
     members::Member,
     version::State,
@@ -58,10 +59,11 @@ impl Graph {
     }
 
     /// Returns the member for a call for which this one was chosen: another one if the call could not run
-    /// there.
+    /// there. Calls of lanes keep theirs: it satisfies their demand, and was chosen with regard to such members.
     pub(super) fn fit(&self, id: CallId, chosen: Member) -> Member {
-        let shunned = self.troubles.shunned(id);
-        if !shunned.contains(&chosen) {
+        let (call, shunned) = (&self.calls[&id], self.troubles.shunned(id));
+        let is_of_a_lane = call.demand() != Demand::NONE || call.options.spread;
+        if is_of_a_lane || !shunned.contains(&chosen) {
             return chosen;
         }
         self.members.other_than(shunned).unwrap_or(chosen)

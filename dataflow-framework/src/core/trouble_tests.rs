@@ -105,7 +105,8 @@ fn call_whose_other_member_leaves_is_tried_again_on_the_unfit_one() {
     unfit(&mut graph, 0, first, None);
     assert_eq!(assigned(&mut graph), [], "the other member is busy");
     graph.on_leaving(other);
-    assert_eq!(assigned(&mut graph), [(0, first)]);
+    graph.joined(Member(2), Capacity::of_workers(1));
+    assert_eq!(assigned(&mut graph), [(0, first)], "the new member has too few workers");
 }
 
 #[test]

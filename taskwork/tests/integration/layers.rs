@@ -10,7 +10,8 @@ use std::{
 /// A module, and the modules of the crate that it may import.
 const LAYERS: &[(&str, &[&str])] = &[
     ("output", &[]),
-    ("companion", &["id"]),
+    ("companion", &["display", "id"]),
+    ("display", &[]),
     ("variable", &["wire"]),
     ("scope", &["id"]),
     ("envelope", &["id", "scope"]),

@@ -54,7 +54,7 @@ fn facts_match_recorded_jobs() {
     );
     assert_eq!((a.rate_most, a.nodes, a.workers_most, a.nodes_lost), (Some(10.0), Some(3), Some(6), Some(1)));
     assert_eq!((a.best, a.bound), (Some(40.0), Some(40.0)), "it is done, and no work was left open");
-    assert!(a.share.is_some_and(|share| (share - 0.6).abs() < 1e-9), "{:?}", a.share);
+    assert_eq!(a.share, Some(1.0), "it is done");
     assert_eq!((a.first_solution_s, a.near_its_best_s), (Some(5.0), Some(20.0)));
     assert_eq!(a.near_best_of_both_s, None, "39 is out of its reach");
     assert_eq!((a.searching, a.looking, a.starting), (Some(0.75), Some(0.25), Some(0.0)));
