@@ -81,12 +81,10 @@ impl Batch {
     fn work(&mut self, cx: &mut Context<'_, Self>) -> Result<Outcome, String> {
         let host =
             Host::current().ok_or("this process is not a node of routines: start it by routines node")?;
+        let counts = || cx.companion().map(Calls::counts).unwrap_or_default();
         let mut live = match self.live.take() {
             Some(live) => live,
-            None => {
-                let counts = cx.companion().map(Calls::counts).unwrap_or_default();
-                Box::new(Live::new(host, cx.shared(), counts)?)
-            }
+            None => Box::new(Live::new(host, cx.shared(), counts())?),
         };
         let mut waits = 0;
         loop {

@@ -93,7 +93,9 @@ mod tests {
         let calls = Calls { total: 100, counts: Arc::default() };
         let running = calls.counts().run(7);
         let mut tally = Tally::default();
-        [None, None, Some(ErrorKind::User)].into_iter().for_each(|failed| tally.count(failed));
+        for failed in [None, None, Some(ErrorKind::User)] {
+            tally.count(failed);
+        }
         calls.counts.add(&tally);
         let counted = || {
             let display = calls.status().unwrap().display;

@@ -352,7 +352,9 @@ fn share_of_a_done_job_is_one_unless_work_was_left_open_at_a_limit() {
 fn event_of_a_departed_node_keeps_its_record() {
     let mut view = view([("members/n1", member("n1"))]);
     view.apply(&Event::of(2_000, "members/n1", Content::Gone));
-    [2_100, 2_300].into_iter().for_each(|at_ms| view.apply(&Event::tick(at_ms)));
+    for at_ms in [2_100, 2_300] {
+        view.apply(&Event::tick(at_ms));
+    }
     let moments = view.snapshot().moments;
     let kept = moments.last().and_then(|moment| moment.member.as_deref());
     assert_eq!(kept.map(|member| (member.host.as_str(), member.pid)), Some(("gpu-17", 17)), "{moments:?}");

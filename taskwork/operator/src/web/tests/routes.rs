@@ -61,7 +61,9 @@ fn display_of_job_is_served_without_invalid_parts() {
         events.push(Event::of(61_000, format!("jobs/{JOB}/figures/n1"), data(&record)));
         events.push(Event::tick(61_000));
         let mut view = View::default();
-        events.iter().for_each(|event| view.apply(event));
+        for event in &events {
+            view.apply(event);
+        }
         let server = Server::start(Board::replayed("record.jsonl".to_owned(), view), &[]);
         server.get(&format!("/api/job/{JOB}")).json()["job"]["about"]["display"].take()
     };
