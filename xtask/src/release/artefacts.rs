@@ -16,11 +16,17 @@ use super::{
 };
 
 /// The released documents, in addition to the folders.
-const DOCUMENTS: [&str; 5] =
-    ["ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "README.md", "tsp-example/README.md"];
+const DOCUMENTS: [&str; 6] = [
+    "ARCHITECTURE.md",
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "README.md",
+    "SECURITY.md",
+    "tsp-example/README.md",
+];
 
 /// Folders of documents, and of the examples that they name.
-const FOLDERS: [&str; 3] = ["deploy", "docs", "tsp-example/instances"];
+const FOLDERS: [&str; 4] = ["bnb-framework/docs", "deploy", "docs", "tsp-example/instances"];
 
 /// The parts that several artefacts have.
 #[derive(Debug)]
