@@ -19,15 +19,16 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("holdings", &["envelope", "id", "toggles"]),
     ("core", &["config", "envelope", "figures", "holdings", "id", "scope", "toggles"]),
     ("wire", &["companion", "core", "envelope", "holdings", "id"]),
-    ("view", &["figures", "outlook"]),
+    ("view", &["display", "figures", "outlook"]),
     ("erased", &["id", "pool", "wire"]),
-    ("report", &["config", "figures", "pool", "task", "variable", "wire"]),
+    ("report", &["config", "display", "figures", "pool", "task", "variable", "wire"]),
     (
         "shell",
         &[
             "companion",
             "config",
             "core",
+            "display",
             "envelope",
             "erased",
             "figures",
