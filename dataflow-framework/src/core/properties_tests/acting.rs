@@ -55,6 +55,9 @@ impl Run {
             }
             for action in actions {
                 match action {
+                    // A message to a member that was lost after the graph had decided on it.
+                    Action::Assign(member, _) | Action::Copy(member, _)
+                        if !self.stores.contains_key(&member) => {}
                     Action::Forget(member, version) => {
                         self.drop_version(member, version);
                     }
