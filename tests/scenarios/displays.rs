@@ -6,7 +6,10 @@ use std::{
 };
 
 use serde_json::{Value, json};
-use taskwork_tests::cluster::{Cluster, SOON};
+use taskwork_tests::{
+    cluster::{Cluster, SOON},
+    gate::Gate,
+};
 
 use crate::{observe, reports};
 
@@ -88,7 +91,11 @@ fn check_documents(cluster: &Cluster, id: &str, names: &[String; 2]) {
         assert!(said.code == 0 && said.out.starts_with(&begins), "{said:?}");
     }
     let refused = run(&["--show", "greeting"]);
-    assert!(refused.code == 2 && refused.err.contains("--about takes the name of a node"), "{refused:?}");
+    assert!(
+        refused.code == 2
+            && refused.err.contains("does not provide greeting: --about takes the name of a node"),
+        "{refused:?}"
+    );
     let unknown = run(&["--show", "greeting.svg"]);
     assert!(unknown.code == 2 && unknown.err.contains("It has: greeting, greetings.svg"), "{unknown:?}");
     let file = cluster.folder().join("who.svg");
@@ -103,7 +110,22 @@ fn check_documents(cluster: &Cluster, id: &str, names: &[String; 2]) {
 #[test]
 fn framework_columns_are_in_the_log() {
     let cluster = Cluster::shared().unwrap();
-    let solve = ["solve", "8", "--companion", "--nodes", "2", "--log-every", "1"];
-    let solved = cluster.run("tree", &solve).unwrap();
+    let gate = Gate::closed(cluster.folder().join("gate")).unwrap();
+    let solve = ["solve", "8", "--companion", "--nodes", "2", "--log-every", "0.05", "--gate", gate.path()];
+    let mut solving = cluster.begin("tree", &solve).unwrap();
+    let deadline = Instant::now() + SOON;
+    // Each node has heard the greeting of the other one, and its answer.
+    let has_count = |log: &str| {
+        let head = log.lines().find(|line| line.contains("messages"))?;
+        let column = head.trim_start_matches('#').split_whitespace().position(|name| name == "messages")?;
+        let word = |line: &str| line.split_whitespace().nth(column)?.parse::<u64>().ok();
+        log.lines().filter(|line| !line.contains('#')).filter_map(word).find(|count| *count > 0)
+    };
+    while has_count(&solving.errors()).is_none() {
+        assert!(!solving.has_ended().unwrap() && Instant::now() < deadline, "{}", solving.errors());
+        thread::sleep(Duration::from_millis(10));
+    }
+    gate.open().unwrap();
+    let solved = solving.end().unwrap();
     assert!(solved.code == 0 && solved.err.contains("states   open messages done[%]"), "{solved:?}");
 }

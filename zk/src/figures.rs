@@ -74,7 +74,7 @@ pub struct NodeFigures<F> {
 /// The status that the companion of a job on a node publishes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Status {
-    /// If several nodes publish a status, the one of the highest rank is the latest.
+    /// Statuses of the highest rank are shown, merged if several nodes have it.
     pub rank: u64,
     /// The display of the job. This crate does not know its format.
     pub content: Value,

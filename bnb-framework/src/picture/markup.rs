@@ -17,13 +17,6 @@ pub(super) fn number(pixels: f64) -> String {
     if text == "-0" { "0".to_owned() } else { text.to_owned() }
 }
 
-/// Returns a text as a part of XML, without characters that may not be in it.
-pub(super) fn escaped(text: &str) -> String {
-    let is_allowed = |c: char| !c.is_control() && !matches!(c, '\u{fffe}' | '\u{ffff}');
-    let text: String = text.chars().map(|c| if is_allowed(c) { c } else { ' ' }).collect();
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -7,7 +7,8 @@ mod markup;
 use std::fmt::Write as _;
 
 pub use self::chart::{Improvements, Step};
-use self::markup::{STYLE, escaped, number};
+use self::markup::{STYLE, number};
+use taskwork::display::xml_escaped as escaped;
 
 /// The maximum number of points of one line or set of dots; of more, every second, third, … is drawn.
 pub const POINTS_MAX: usize = 20_000;

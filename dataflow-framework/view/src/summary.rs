@@ -56,12 +56,13 @@ pub struct TaskSummary {
 impl TaskSummary {
     /// Returns the number of calls.
     pub fn calls(&self) -> u64 {
-        self.unfinished() + self.ended + self.failed + self.cancelled
+        let over = [self.ended, self.failed, self.cancelled];
+        over.into_iter().fold(self.unfinished(), u64::saturating_add)
     }
 
     /// Returns the number of calls without an outcome.
     pub fn unfinished(&self) -> u64 {
-        self.waiting + self.ready + self.running
+        self.waiting.saturating_add(self.ready).saturating_add(self.running)
     }
 
     /// Returns the mean time of a run, in nanoseconds; 0 if there was none.
@@ -69,20 +70,26 @@ impl TaskSummary {
         self.total_ns.checked_div(self.runs).unwrap_or(0)
     }
 
+    /// Adds another summary, which may come from another process.
     fn add(&mut self, other: &Self) {
-        self.waiting += other.waiting;
-        self.ready += other.ready;
-        self.running += other.running;
-        self.ended += other.ended;
-        self.failed += other.failed;
-        self.cancelled += other.cancelled;
-        self.ignored += other.ignored;
-        self.retries += other.retries;
-        self.repeated += other.repeated;
-        self.runs += other.runs;
-        self.total_ns += other.total_ns;
+        let sums = [
+            (&mut self.waiting, other.waiting),
+            (&mut self.ready, other.ready),
+            (&mut self.running, other.running),
+            (&mut self.ended, other.ended),
+            (&mut self.failed, other.failed),
+            (&mut self.cancelled, other.cancelled),
+            (&mut self.ignored, other.ignored),
+            (&mut self.retries, other.retries),
+            (&mut self.repeated, other.repeated),
+            (&mut self.runs, other.runs),
+            (&mut self.total_ns, other.total_ns),
+            (&mut self.moved_bytes, other.moved_bytes),
+        ];
+        for (sum, more) in sums {
+            *sum = sum.saturating_add(more);
+        }
         self.max_ns = self.max_ns.max(other.max_ns);
-        self.moved_bytes += other.moved_bytes;
     }
 
     /// Returns its row in the table of the tasks.

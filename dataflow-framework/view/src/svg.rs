@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use taskwork::display::count;
+use taskwork::display::{count, xml_escaped as escaped};
 
 use crate::{
     calls::State,
@@ -90,13 +90,6 @@ fn draw_arrow(text: &mut String, Arrow { from, to, reads }: Arrow, laid_out: &La
          stroke-width=\"{stroke:.1}\"><title>{} inputs</title></path>",
         count(reads),
     );
-}
-
-/// Escapes a text for XML, without characters that XML does not allow.
-fn escaped(text: &str) -> String {
-    let is_allowed = |c: char| !c.is_control() && !matches!(c, '\u{fffe}' | '\u{ffff}');
-    let text: String = text.chars().map(|c| if is_allowed(c) { c } else { ' ' }).collect();
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
 #[cfg(test)]

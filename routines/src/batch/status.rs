@@ -75,8 +75,8 @@ impl Drop for RunningCalls {
 impl StatusProvider for Calls {
     fn status(&self) -> Option<JobStatus> {
         let Counts { running, done, failed } = &*self.counts;
-        let counts = [("done", done), ("failed", failed), ("running", running)];
-        let counts = counts.map(|(name, count)| Field::new(name, name, Unit::Count, count.load(Relaxed)));
+        let field = |name, count: &AtomicU64| Field::new(name, name, Unit::Count, count.load(Relaxed));
+        let counts = [field("done", done), field("failed", failed), field("running", running).current()];
         // Unlike the counts, it is not the sum over the nodes.
         let total = JobDisplay::new().value(Field::new("calls", "calls", Unit::Number, self.total));
         Some(JobStatus { rank: 0, display: counts.into_iter().fold(total, JobDisplay::value) })

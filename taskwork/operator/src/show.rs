@@ -18,7 +18,7 @@ const DOCUMENT_TIMEOUT: Duration = Duration::from_secs(15);
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
     /// Only print this picture or document of the job. Without this option, the command lists their names
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", conflicts_with = "timeline")]
     show: Option<String>,
     /// The argument of the document, if it has one
     #[arg(long, value_name = "ARGUMENT", requires = "show")]
@@ -48,6 +48,9 @@ pub(super) async fn run(
     let picture = display.pictures.iter().find(|picture| picture.name == name);
     let is_offered = display.documents.iter().any(|offer| offer.name == name);
     let document = match picture {
+        Some(_) if !is_offered && arguments.about.is_some() => {
+            return Err(Failure::usage(format!("{name} is a picture, which takes no --about")));
+        }
         Some(picture) if !is_offered => Document::new(picture.format, picture.content.clone()),
         None if !is_offered && !job.record.state.is_over() => return Err(not_offered(id, name, &display)),
         _ => connection.client.document(id, name, arguments.about.as_deref(), DOCUMENT_TIMEOUT).await?,
@@ -72,10 +75,13 @@ fn not_offered(id: &JobId, name: &str, display: &JobDisplay) -> Failure {
     let offers = display.documents.iter().map(|offer| &offer.name);
     let names: Vec<&str> =
         offers.chain(display.pictures.iter().map(|picture| &picture.name)).map(String::as_str).collect();
-    Failure::usage(match names[..] {
-        [] => format!("job {id} has no documents, or has not started yet: then try again in some seconds"),
-        _ => format!("job {id} has no document {name}. It has: {}", names.join(", ")),
-    })
+    if names.is_empty() {
+        // It may have some later, so this is no wrong usage.
+        let reason =
+            format!("job {id} has no documents, or has not started yet: then try again in some seconds");
+        return Failure::failed(reason);
+    }
+    Failure::usage(format!("job {id} has no document {name}. It has: {}", names.join(", ")))
 }
 
 /// Formats a display for a terminal: its values, tables, and the names of its pictures and documents.

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use serde_json::{Value, json};
 use zk::{figures::Status, question::ANSWER_BYTES_MAX};
 
-use crate::display::{Document, JobDisplay, answer_of, requested};
+use crate::display::{Document, JobDisplay, answer_of, merged, requested};
 
 /// The maximum size of a display, in bytes of its JSON.
 const DISPLAY_BYTES_MAX: usize = 256 << 10;
@@ -16,9 +16,10 @@ const DOCUMENT_BYTES_MAX: usize = ANSWER_BYTES_MAX - (1 << 10);
 /// The status of a job, as the companion on one node knows it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct JobStatus {
-    /// If several nodes provide a status, the one of the highest rank is shown.
+    /// Displays of the highest rank are shown. If several nodes have that rank, each describes its part: counts and bytes
+    /// are added, rows of tables are joined, and the first of other items with the same name stays.
     pub rank: u64,
-    /// The displayed content, up to 256 KiB. If it is larger, its pictures are left out.
+    /// The displayed content, up to 256 KiB. If it is larger, its pictures are left out, and if it is still larger, nothing is shown.
     pub display: JobDisplay,
 }
 
@@ -116,15 +117,14 @@ impl ProviderSlot {
 }
 
 /// Returns the display of the highest rank, merged if several nodes provide one.
-pub(crate) fn highest(statuses: impl Iterator<Item = Status>) -> Option<JobDisplay> {
-    let statuses: Vec<Status> = statuses.collect();
-    let rank = statuses.iter().map(|status| status.rank).max()?;
-    let highest = statuses.iter().filter(|status| status.rank == rank);
-    let displays = highest.filter_map(|status| JobDisplay::read(&status.content));
-    displays.reduce(|mut all, display| {
-        all.merge(&display);
-        all
-    })
+pub(crate) fn highest(statuses: impl Iterator<Item = (bool, Status)>) -> Option<JobDisplay> {
+    let statuses: Vec<_> = statuses.collect();
+    let rank = statuses.iter().map(|(_, status)| status.rank).max()?;
+    let highest = statuses.iter().filter(|(_, status)| status.rank == rank);
+    let displays: Vec<_> = highest
+        .filter_map(|(is_there, status)| Some((*is_there, JobDisplay::read(&status.content)?)))
+        .collect();
+    merged(displays.iter().map(|(is_there, display)| (*is_there, display)))
 }
 
 #[cfg(test)]
@@ -213,7 +213,8 @@ mod tests {
             let display = JobDisplay::new().value(Field::new("rank", "rank", Unit::Count, rank));
             Status { rank, content: json!(display) }
         };
-        let shown = |ranks: &[u64]| highest(ranks.iter().copied().map(status)).unwrap().count_of("rank");
+        let shown =
+            |ranks: &[u64]| highest(ranks.iter().map(|rank| (true, status(*rank)))).unwrap().count_of("rank");
         assert_eq!(shown(&[2, 3, 1]), Some(3));
         assert_eq!(shown(&[3, 1, 3]), Some(6), "each of two nodes describes a part");
         assert_eq!(highest([].into_iter()), None);

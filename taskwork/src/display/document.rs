@@ -26,7 +26,7 @@ pub enum Format {
 pub struct Document {
     /// The language of the content.
     pub format: Format,
-    /// The content as text; empty if it is [data](Self::data) only.
+    /// The content as text; empty if it is [data](Self::data) only, whose JSON then is the text.
     pub content: String,
     /// The content as data, for scripts.
     pub data: Value,
@@ -59,7 +59,7 @@ impl Document {
 
     /// Returns the content of a file with the document.
     pub fn into_text(self) -> String {
-        if self.format == Format::Json { self.data.to_string() } else { self.content }
+        if self.content.is_empty() && !self.data.is_null() { self.data.to_string() } else { self.content }
     }
 }
 

@@ -1,11 +1,43 @@
 //! The display of a job by several nodes, each of which describes its part.
 
-use super::{Cell, Field, JobDisplay, Table, Unit, reading::ROWS_MAX};
+use super::{
+    Cell, Field, JobDisplay, Table, Unit,
+    reading::{DOCUMENTS_MAX, PICTURES_MAX, ROWS_MAX, TABLES_MAX, VALUES_MAX},
+};
+
+/// Merges the displays of the nodes of a job, each with whether its node is there. Of a node that has gone only the sums
+/// of the past count, unless all have.
+pub(crate) fn merged<'a>(parts: impl IntoIterator<Item = (bool, &'a JobDisplay)>) -> Option<JobDisplay> {
+    let (present, gone): (Vec<_>, Vec<_>) = parts.into_iter().partition(|(is_there, _)| *is_there);
+    let mut present = present.into_iter().map(|(_, display)| display);
+    let mut gone = gone.into_iter().map(|(_, display)| display.past());
+    let (mut merged, is_any_there) = match present.next() {
+        Some(first) => (first.clone(), true),
+        None => (gone.next()?, false),
+    };
+    present.for_each(|display| merged.merge(display));
+    for mut display in gone {
+        if is_any_there {
+            display.tables.clear();
+        }
+        merged.merge(&display);
+    }
+    Some(merged)
+}
 
 impl JobDisplay {
+    /// Returns the display without values of the present.
+    fn past(&self) -> Self {
+        let mut past = self.clone();
+        for value in past.values.iter_mut().filter(|value| value.current) {
+            value.value = value.value.take().map(|_| Cell::Count(0));
+        }
+        past
+    }
+
     /// Adds the display of another node: numbers of things and bytes are added, and the rows of tables joined; of other
     /// items with the same name the first one stays.
-    pub(crate) fn merge(&mut self, other: &Self) {
+    fn merge(&mut self, other: &Self) {
         for value in &other.values {
             match self.values.iter_mut().find(|own| own.name == value.name) {
                 Some(own) => own.merge(value),
@@ -20,6 +52,11 @@ impl JobDisplay {
         }
         join(&mut self.pictures, &other.pictures, |picture| &picture.name);
         join(&mut self.documents, &other.documents, |offer| &offer.name);
+        // Bounded as at the reader.
+        self.values.truncate(VALUES_MAX);
+        self.tables.truncate(TABLES_MAX);
+        self.pictures.truncate(PICTURES_MAX);
+        self.documents.truncate(DOCUMENTS_MAX);
     }
 }
 

@@ -16,7 +16,8 @@
 //! ```
 //!
 //! A display comes from another process, perhaps of another version, so [`JobDisplay::read`] skips unknown parts and
-//! bounds the rest. Its texts may contain any characters except control characters.
+//! bounds the rest. Names have 1 to 64 letters, digits, `.`, `_` and `-`, and do not start with `.` or `-`: readers skip
+//! items with other names, and cells without a column. Its texts may contain any characters except control characters.
 
 mod document;
 mod merging;
@@ -32,8 +33,10 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 pub(crate) use self::document::{answer_of, document_of, request_of, requested};
+pub(crate) use self::merging::merged;
 pub use self::{
     document::{Document, Format},
+    svg::xml_escaped,
     units::{Unit, count, number},
 };
 
@@ -68,6 +71,9 @@ pub struct Field {
     pub unit: Unit,
     /// The value; `None` if it is unknown.
     pub value: Option<Cell>,
+    /// Whether the value is one of the present, such as a number of running calls: it ends with its node.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub current: bool,
 }
 
 /// A table.
@@ -201,9 +207,16 @@ impl Default for JobDisplay {
 }
 
 impl Field {
-    /// Creates a value. Names consist of letters, digits, `.`, `_` and `-`.
+    /// Creates a value.
     pub fn new(name: &str, label: &str, unit: Unit, value: impl Into<Cell>) -> Self {
-        Self { name: name.to_owned(), label: label.to_owned(), unit, value: Some(value.into()) }
+        let (name, label) = (name.to_owned(), label.to_owned());
+        Self { name, label, unit, value: Some(value.into()), current: false }
+    }
+
+    /// Marks the value as one of the present, which is not counted for nodes that have gone.
+    #[must_use]
+    pub fn current(self) -> Self {
+        Self { current: true, ..self }
     }
 
     /// Formats the value with its unit.

@@ -8,12 +8,12 @@ use super::{
 };
 
 /// The maximum number of each kind of item. Further ones are skipped.
-const VALUES_MAX: usize = 64;
-const TABLES_MAX: usize = 16;
+pub(super) const VALUES_MAX: usize = 64;
+pub(super) const TABLES_MAX: usize = 16;
 const COLUMNS_MAX: usize = 32;
 pub(super) const ROWS_MAX: usize = 1_000;
-const PICTURES_MAX: usize = 8;
-const DOCUMENTS_MAX: usize = 32;
+pub(super) const PICTURES_MAX: usize = 8;
+pub(super) const DOCUMENTS_MAX: usize = 32;
 
 /// The maximum length of a name, a label and a cell, in characters. Longer names are invalid, and other texts truncated.
 const NAME_CHARS_MAX: usize = 64;
@@ -53,7 +53,8 @@ impl Field {
     fn read(item: &Value) -> Option<Self> {
         let (name, label) = names(item)?;
         let unit = unit(item)?;
-        Some(Self { name, label, unit, value: Cell::read(&item["value"], unit) })
+        let current = item["current"] == true;
+        Some(Self { name, label, unit, value: Cell::read(&item["value"], unit), current })
     }
 }
 

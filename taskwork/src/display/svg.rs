@@ -24,9 +24,18 @@ const ELEMENTS: [&str; 18] = [
 
 /// Returns whether a picture consists of shapes and texts: it runs no code and refers to no other document.
 pub(super) fn is_inert(svg: &str) -> bool {
+    // In another encoding, which a control character or the declaration selects, quotation marks may be elsewhere.
+    if svg.chars().any(|c| c.is_control() && !c.is_ascii_whitespace()) {
+        return false;
+    }
     let mut rest = svg.trim_start();
     if let Some(declared) = rest.strip_prefix("<?xml ") {
-        rest = declared.split_once("?>").map_or("<", |(_, rest)| rest.trim_start());
+        let Some((declared, after)) = declared.split_once("?>") else { return false };
+        let declared = declared.to_ascii_lowercase();
+        if declared.contains("encoding") && !declared.contains("\"utf-8\"") && !declared.contains("'utf-8'") {
+            return false;
+        }
+        rest = after.trim_start();
     }
     let is_picture = rest.starts_with("<svg");
     while let Some((_, tag)) = rest.split_once('<') {
@@ -63,12 +72,19 @@ fn after_element(tag: &str) -> Option<&str> {
     }
 }
 
+/// Escapes a text for XML, without characters that XML does not allow.
+pub fn xml_escaped(text: &str) -> String {
+    let is_allowed = |c: char| !c.is_control() && !matches!(c, '\u{fffe}' | '\u{ffff}');
+    let text: String = text.chars().map(|c| if is_allowed(c) { c } else { ' ' }).collect();
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
 /// Returns whether an attribute neither runs code nor refers to another document, also if it is written with escapes.
 fn is_allowed(name: &str, value: &str) -> bool {
     let is_name = name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | ':' | '_'));
     let (name, value) = (name.to_ascii_lowercase(), value.to_ascii_lowercase());
     let refers = value.replace("url(#", "").contains("url(")
-        || value.contains("&#")
+        || ["&#", "image-set(", "src("].iter().any(|part| value.contains(part))
         || value.contains(['\\', '<', '@']);
     is_name && !name.starts_with("on") && !name.ends_with("href") && !refers
 }
@@ -90,7 +106,9 @@ mod tests {
                 "{inner}"
             );
         }
-        assert!(is_inert("<?xml version=\"1.0\"?>\n<svg/>"));
+        for head in ["<?xml version=\"1.0\"?>\n", "<?xml version='1.0' encoding='UTF-8'?>"] {
+            assert!(is_inert(&format!("{head}<svg/>")), "{head}");
+        }
     }
 
     #[test]
@@ -107,6 +125,8 @@ mod tests {
             "<foreignObject/>",
             "<style>@import 'x'</style>",
             "<rect fill=\"url(http://x)\"/>",
+            "<rect style=\"background: image-set('http://x' 1x)\"/>",
+            "<text>\u{1b}$B</text>",
             "<rect style=\"fill: \\75rl(http://x)\"/>",
             "<rect style=\"fill: &#117;rl(http://x)\"/>",
             "<!-- comment --><script/>",
@@ -118,8 +138,14 @@ mod tests {
         ] {
             assert!(!is_inert(&format!("<svg>{inner}</svg>")), "{inner}");
         }
-        for whole in ["", "text", "<html/>", "<!DOCTYPE svg [<!ENTITY a 'b'>]><svg/>", "<?xml version='1.0'"]
-        {
+        for whole in [
+            "",
+            "text",
+            "<html/>",
+            "<!DOCTYPE svg [<!ENTITY a 'b'>]><svg/>",
+            "<?xml version='1.0'",
+            "<?xml version='1.0' encoding='ISO-2022-JP'?><svg/>",
+        ] {
             assert!(!is_inert(whole), "{whole}");
         }
     }

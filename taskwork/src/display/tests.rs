@@ -83,7 +83,7 @@ fn unknown_parts_are_skipped() {
         read.values.iter().map(|field| (field.name.as_str(), field.label.as_str(), field.text())).collect();
     assert_eq!(fields, [("b", "b", "2".to_owned()), ("c", "c", "-".to_owned()), ("d", "d", "-".to_owned())]);
     let [table] = &read.tables[..] else { panic!("{read:?}") };
-    assert_eq!(table.to_string(), "   X\n-1.5\n   -\nand 1 more rows\n");
+    assert_eq!(table.to_string(), "   X\n-1.5\n   -\nand 1 more row\n");
     assert!(read.pictures.is_empty() && read.documents.is_empty());
 }
 

@@ -8,6 +8,9 @@ impl fmt::Display for Table {
     /// Aligns the columns: texts to the left, numbers to the right.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let columns: Vec<&Column> = self.columns.iter().filter(|column| self.is_shown(column)).collect();
+        if columns.is_empty() {
+            return Ok(());
+        }
         let head = columns.iter().map(|column| column.label.to_uppercase()).collect();
         let cells =
             |row: &Row| columns.iter().map(|column| column.unit.format(row.get(&column.name))).collect();
@@ -25,7 +28,8 @@ impl fmt::Display for Table {
             writeln!(f, "{}", cells.collect::<Vec<_>>().join("  ").trim_end())?;
         }
         if self.omitted > 0 {
-            writeln!(f, "and {} more rows", count(self.omitted))?;
+            let rows = if self.omitted == 1 { "row" } else { "rows" };
+            writeln!(f, "and {} more {rows}", count(self.omitted))?;
         }
         Ok(())
     }

@@ -42,6 +42,7 @@ impl Unit {
                 return count(*whole);
             }
             Some(Cell::Count(whole)) => *whole as f64,
+            Some(Cell::Number(number)) if !number.is_finite() => return UNKNOWN.to_owned(),
             Some(Cell::Number(number)) => *number,
         };
         match self {
@@ -97,9 +98,12 @@ fn bytes(bytes: f64) -> String {
 
 fn scaled(number: f64, steps: &[(f64, &str)]) -> Option<String> {
     // Durations in seconds are not exact multiples of small steps.
-    let (step, unit) = steps.iter().find(|(step, _)| number >= step * (1.0 - 1e-12))?;
+    let (step, unit) = steps.iter().find(|(step, _)| number.abs() >= step * (1.0 - 1e-12))?;
     let scaled = number / step;
-    let digits = match scaled {
+    if scaled.abs() >= 1e15 {
+        return Some(format!("{scaled:.4e} {unit}"));
+    }
+    let digits = match scaled.abs() {
         scaled if scaled < 10.0 => 2,
         scaled if scaled < 100.0 => 1,
         _ => 0,
@@ -122,6 +126,8 @@ mod tests {
         assert_eq!(sizes, ["0 B", "1023 B", "1.00 MiB", "300 GiB"]);
         assert_eq!(Unit::Share.format(Some(&0.256.into())), "25.6 %");
         assert_eq!(Unit::Seconds.format(None), "-");
+        let seconds = [-2.5, f64::NAN, 1e308].map(|number| Unit::Seconds.format(Some(&Cell::Number(number))));
+        assert_eq!(seconds, ["-2.50 s", "-", "1.0000e308 s"]);
     }
 
     #[test]

@@ -338,7 +338,7 @@ impl Fleet<'_> {
             figures += node.running.figures();
         }
         let variables = self.submitted.variables((self.variables)()).await?;
-        let display = highest(self.nodes.iter().filter_map(|node| node.running.status()));
+        let display = highest(self.nodes.iter().filter_map(|node| Some((true, node.running.status()?))));
         let (nodes, elapsed) = (self.nodes.len(), self.submitted.started.elapsed());
         Ok(Progress { figures, nodes, display, elapsed, variables })
     }

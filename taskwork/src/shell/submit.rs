@@ -55,9 +55,9 @@ pub(crate) enum SharedData<'a> {
 }
 
 /// The maximum time to wait for the last figures of a job's nodes.
-const LAST_FIGURES_TIMEOUT: Duration = Duration::from_secs(2);
+pub(crate) const LAST_FIGURES_TIMEOUT: Duration = Duration::from_secs(2);
 /// The interval between two checks for the last figures.
-const LOOK_AGAIN: Duration = Duration::from_millis(3);
+pub(crate) const LOOK_AGAIN: Duration = Duration::from_millis(3);
 
 /// The root task of a job, encoded.
 pub(crate) struct Root {
@@ -266,7 +266,11 @@ impl Tracked {
         figures.open_tasks = at_work
             .map(|(_, report)| report.figures.open_tasks)
             .try_fold(open_tasks, |sum, open| open.map(|open| sum + open));
-        let display = highest(reports.into_iter().filter_map(|(_, report)| report.status));
+        let display = highest(
+            reports
+                .into_iter()
+                .filter_map(|(node, report)| Some((report.last || members.contains(&node), report.status?))),
+        );
         let variables = self.variables(variables).await?;
         Ok(Progress { figures, nodes, display, elapsed: self.started.elapsed(), variables })
     }

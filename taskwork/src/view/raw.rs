@@ -33,7 +33,7 @@ const ATTEMPTS_MAX: usize = 2;
 const CANDIDATES_MAX: usize = 16_384;
 /// The maximum number of tasks that were set aside and are kept.
 const SET_ASIDE_MAX: usize = quarantine::SET_ASIDE_MAX;
-/// The maximum size of the stored displays of a job, in bytes of the reports with them.
+/// The maximum size of the stored displays of a job, in bytes of their JSON.
 const DISPLAYS_BYTES_MAX: usize = 4 << 20;
 /// The maximum number of events in the report of a node.
 const EVENTS_MAX: usize = 64;
@@ -200,8 +200,10 @@ impl RawJob {
                 let mut report = figures::decode::<Figures>(path, bytes)?;
                 self.displays.retain(|(_, by), _| by != node);
                 bound(&mut report);
-                if let Some((rank, display)) = report.status.take().and_then(read_status) {
-                    self.displays.insert((rank, node.to_owned()), (bytes.len(), Frozen::new(display)));
+                let status = report.status.take();
+                let bytes = status.as_ref().map_or(0, |status| status.content.to_string().len());
+                if let Some((rank, display)) = status.and_then(read_status) {
+                    self.displays.insert((rank, node.to_owned()), (bytes, Frozen::new(display)));
                     while self.displays.values().map(|(size, _)| size).sum::<usize>() > DISPLAYS_BYTES_MAX {
                         self.displays.pop_first();
                     }

@@ -15,6 +15,7 @@ use super::{
 };
 use crate::{
     display::JobDisplay,
+    display::merged,
     figures::{Figures, sum},
     outlook::Outlook,
 };
@@ -140,7 +141,7 @@ impl RawJob {
                 .map(|(task, about)| (task.clone(), (about.deaths, about.reason.clone())))
                 .collect(),
             lost: self.lost(raw).into_iter().collect(),
-            display: self.display(),
+            display: self.display(raw),
             cost,
         }
     }
@@ -148,15 +149,19 @@ impl RawJob {
 
 impl RawJob {
     /// Returns the display of the highest rank, merged if several nodes provide one.
-    fn display(&self) -> Option<Frozen<JobDisplay>> {
+    fn display(&self, raw: &Raw) -> Option<Frozen<JobDisplay>> {
         let ((rank, _), _) = self.displays.last_key_value()?;
-        let mut highest = self.displays.range((*rank, String::new())..).map(|(_, (_, display))| display);
-        let first = highest.next()?;
-        let mut merged: Option<JobDisplay> = None;
-        for display in highest {
-            merged.get_or_insert_with(|| (**first).clone()).merge(display);
+        let is_there = |node: &String| {
+            raw.members.contains_key(node) || self.reports.get(node).is_some_and(|report| report.last)
+        };
+        let highest: Vec<_> = self.displays.range((*rank, String::new())..).collect();
+        if let [((_, node), (_, display))] = highest[..]
+            && is_there(node)
+        {
+            return Some(display.clone());
         }
-        Some(merged.map_or_else(|| first.clone(), Frozen::new))
+        let parts = highest.into_iter().map(|((_, node), (_, display))| (is_there(node), &**display));
+        merged(parts).map(Frozen::new)
     }
 
     /// Returns the summary of a job that was over long ago: it keeps the sums over the forgotten nodes.

@@ -580,6 +580,35 @@ fn outage_adds_no_point_to_the_series() {
 }
 
 #[test]
+fn current_values_of_lost_nodes_are_not_counted() {
+    let status = |done: u64, running: u64| {
+        let done = Field::new("done", "done", Unit::Count, done);
+        let running = Field::new("running", "running", Unit::Count, running).current();
+        Status {
+            rank: 0,
+            content: serde_json::to_value(JobDisplay::new().value(done).value(running)).unwrap(),
+        }
+    };
+    let of = |status, last| NodeFigures { status: Some(status), ..report(5, last) };
+    let mut view = view([
+        ("members/n1", member("n1")),
+        ("jobs/j-0000000001", job(JobState::Running, 2)),
+        ("jobs/j-0000000001/figures/n1", content(&of(status(3, 2), false))),
+        ("jobs/j-0000000001/figures/n2", content(&of(status(4, 500), false))),
+        ("jobs/j-0000000001/figures/n3", content(&of(status(5, 0), true))),
+    ]);
+    let counts = |view: &View| {
+        let display = view.job(JOB).unwrap().about.display.clone().unwrap();
+        (display.count_of("done"), display.count_of("running"))
+    };
+    assert_eq!(counts(&view), (Some(12), Some(2)), "n2 is no member");
+    view.apply(&Event::of(2_000, "members/n1", Content::Gone));
+    view.apply(&Event::of(2_000, "jobs/j-0000000001/figures/n1", content(&of(status(3, 2), false))));
+    view.apply(&Event::tick(2_100));
+    assert_eq!(counts(&view), (Some(12), Some(0)));
+}
+
+#[test]
 fn deeply_nested_display_is_left_out() {
     // Up to the maximum depth that a report can have.
     let nested = |levels: usize| (0..levels).fold(Value::from(7), |inner, _| Value::Array(vec![inner]));

@@ -28,6 +28,7 @@ pub(super) fn per_cent(share: f64, decimals: usize) -> String {
 pub(super) fn cell_text(cell: &Cell, unit: Unit) -> String {
     match cell {
         Cell::Text(text) => word(text),
+        Cell::Count(share) if unit == Unit::Share => per_cent(*share as f64, 2),
         Cell::Count(count) => count.to_string(),
         Cell::Number(share) if unit == Unit::Share => per_cent(*share, 2),
         Cell::Number(value) => number(*value),

@@ -46,6 +46,11 @@ fn snapshot(seen: &Seen, remarks: &mut Vec<String>) -> Value {
             remove(&mut member["member"], |name| name == "fingerprint");
         }
     }
+    for moment in snapshot["moments"].as_array_mut().into_iter().flatten() {
+        if let Some(member) = moment.get_mut("member") {
+            remove(member, |name| !["host", "pid"].contains(&name));
+        }
+    }
     for name in seen.lost_nodes() {
         if let Some(node) = snapshot["jobs"][&seen.id]["nodes"].get_mut(name) {
             node["state"] = json!("lost");
@@ -64,7 +69,8 @@ fn snapshot(seen: &Seen, remarks: &mut Vec<String>) -> Value {
     }
     shorten(&mut job["about"]);
     for part in ["pictures", "tables"] {
-        if size(&display) > DISPLAY_BYTES_MAX {
+        let has_some = display.get(part).and_then(Value::as_array).is_some_and(|part| !part.is_empty());
+        if size(&display) > DISPLAY_BYTES_MAX && has_some {
             display[part] = json!([]);
             remarks.push(format!(
                 "To limit the size of this file, the {part} of the job's program were left out."

@@ -66,7 +66,9 @@ fn values_of_framework_replace_unknown_solution() {
         let lines = drawn(&mut state, 120, 24, PLAIN);
         let figures = line(&lines, "eggs 2,400");
         assert_eq!(figures.contains("best 100.5"), !best.is_null(), "{figures}");
-        assert!(plain::text(&state, true).contains("eggs 2,400"));
+        let text = plain::text(&state, true);
+        assert!(text.contains("eggs 2,400") && !text.contains('\u{1b}'), "{text:?}");
+        assert!(lines.iter().all(|line| !line.contains('\u{1b}')), "{lines:?}");
     }
 }
 
