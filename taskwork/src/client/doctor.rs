@@ -203,7 +203,7 @@ fn stored(mut sizes: Vec<(u64, String)>, findings: &mut Findings) {
         CHECK,
         said,
         "ZooKeeper holds all of it in memory, and fails when that is full: forget large jobs that are over (taskwork \
-         forget), and start nodes with a smaller --keep or --keep-for",
+         forget), and start nodes with a smaller --keep, --keep-mib or --keep-for",
     );
 }
 

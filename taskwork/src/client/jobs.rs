@@ -347,7 +347,7 @@ impl Client {
     }
 
     /// Requests a document from the companions of a running job, such as one that its [display](JobDetails::display)
-    /// offers.
+    /// offers. A request for a name that it does not offer may wait until the timeout.
     ///
     /// # Errors
     /// If there is no such job, it is over or does not provide the document, no node has answered in time, or ZooKeeper
@@ -365,14 +365,12 @@ impl Client {
         }
         // The key identifies the question when the request is repeated.
         let (key, asked) = (&format!("{:032x}", rand::rng().random::<u128>()), &request_of(name, argument));
-        let name =
-            &self
-                .ask(|store| async move {
-                    question::ask(&*store, self.cluster(), &job.0, key, asked.clone()).await
-                })
-                .await?;
-        let answered =
-            self.ask(|store| async move { question::answered(&*store, self.cluster(), &job.0, name).await });
+        let request = self.ask(|store| async move {
+            question::ask(&*store, self.cluster(), &job.0, key, asked.clone()).await
+        });
+        let request = &request.await?;
+        let answered = self
+            .ask(|store| async move { question::answered(&*store, self.cluster(), &job.0, request).await });
         if let Ok(answer) = time::timeout(timeout, answered).await {
             let refused = |reason| ClientError::Invalid {
                 reason: format!("job {job} does not provide {name}: {reason}"),
@@ -380,7 +378,7 @@ impl Client {
             return document_of(&answer?).map_err(refused);
         }
         self.ask(|store| async move {
-            question::withdraw(&*store, self.cluster(), &job.0, name).await;
+            question::withdraw(&*store, self.cluster(), &job.0, request).await;
             Ok::<_, zk::Error>(())
         })
         .await?;

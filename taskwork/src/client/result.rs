@@ -1,13 +1,18 @@
 //! The result of a job as JSON, for users without its program.
 
 use serde_json::{Value, json};
+use tokio::time::{self, Instant};
 use zk::{
     figures::{self, Best, NodeFigures, Sense},
     job::{self, JobState},
 };
 
 use super::{Client, ClientError, jobs::word};
-use crate::{figures::Figures, id::JobId};
+use crate::{
+    figures::Figures,
+    id::JobId,
+    shell::submit::{LAST_FIGURES_TIMEOUT, LOOK_AGAIN},
+};
 
 impl Client {
     /// Returns the output of a job as JSON. For a job that was cancelled or suspended, or that failed, `output` is null,
@@ -37,16 +42,32 @@ impl Client {
             }
             return Ok(outcome.shown);
         }
-        if matches!(record.state, JobState::Suspended | JobState::Cancelled | JobState::Failed) {
-            let reports = self
-                .ask(|store| async move { figures::read::<Figures>(&*store, self.cluster(), &job.0).await });
-            if let Some(variables) = best_known(reports.await?.into_iter().map(|(_, report)| report)) {
-                return Ok(json!({ "output": null, "variables": variables, "stopped": word(record.state) }));
-            }
+        let is_stopped = matches!(record.state, JobState::Suspended | JobState::Cancelled | JobState::Failed);
+        if is_stopped && let Some(variables) = best_known(self.last_reports(job).await?.into_iter()) {
+            return Ok(json!({ "output": null, "variables": variables, "stopped": word(record.state) }));
         }
         let reason = record.reason.map(|reason| format!(": {reason}")).unwrap_or_default();
         let reason = format!("has no result; it is {}{reason}", word(record.state));
         Err(ClientError::WrongState { job: job.clone(), reason })
+    }
+
+    /// Returns the reports on a job that was stopped. Waits for those of its nodes that have not written their last one,
+    /// which they do shortly afterwards.
+    async fn last_reports(&self, job: &JobId) -> Result<Vec<NodeFigures<Figures>>, ClientError> {
+        let deadline = Instant::now() + LAST_FIGURES_TIMEOUT;
+        loop {
+            let read = self
+                .ask(|store| async move { figures::read::<Figures>(&*store, self.cluster(), &job.0).await });
+            let reports = read.await?;
+            let members =
+                self.ask(|store| async move { store.children(&self.cluster().members()).await }).await?;
+            // A node that is no longer a member reports nothing more.
+            let is_due = reports.iter().any(|(node, report)| !report.last && members.contains(node));
+            if !is_due || Instant::now() >= deadline {
+                return Ok(reports.into_iter().map(|(_, report)| report).collect());
+            }
+            time::sleep(LOOK_AGAIN).await;
+        }
     }
 }
 

@@ -184,7 +184,7 @@ impl Coordination {
             .filter(|shown| shown.to_string().len() <= VARIABLES_BYTES_MAX)
     }
 
-    /// Writes the current figures in a single try: nothing depends on them.
+    /// Writes the current figures in a single try: only the result of a stopped job depends on them.
     pub(crate) async fn publish_figures_once(&self, last: bool) {
         if !self.visibility.is_public() || !self.has_figures() {
             return;
