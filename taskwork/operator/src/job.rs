@@ -207,7 +207,7 @@ impl Facts {
             let figures = &work.published.figures;
             let numbers =
                 [figures.worked, figures.tasks, figures.steals, figures.transactions, figures.retries];
-            let host = table::or_none(&printable::line(&work.published.host));
+            let host = table::or_none(&work.published.host);
             let named = [work.node.clone(), host, work.state.text().to_owned()].into_iter();
             named.chain(numbers.map(count)).chain([written]).collect()
         });

@@ -1,7 +1,7 @@
 //! `taskwork nodes`.
 
 use serde_json::json;
-use taskwork_cli::{Failure, printable};
+use taskwork_cli::Failure;
 
 use super::{connection::Connection, json, ledger, table};
 
@@ -37,7 +37,7 @@ pub(super) async fn run(connection: &Connection) -> Result<(), Failure> {
             );
             vec![
                 member.node.clone(),
-                table::or_none(&printable::line(&member.host)),
+                table::or_none(&member.host),
                 format!("{} {}", member.program, member.program_version),
                 member.workers.to_string(),
                 table::bytes(member.memory_bytes),

@@ -25,7 +25,7 @@ export function jobPage(id) {
       numbersOf(one),
       actionsOfJob(id, about),
       points.length > 1 ? [convergence(one), h("div", { class: "panel", key: "time" }, workersOverTime(one), rateOfWork(one)), shareDone(one)] : nothing("There is no history of this job."),
-      displayed(id, about.display),
+      displayed(id, about),
       detail?.picture && panel("Picture", h("img", { class: "picture", alt: `The solution of ${title}, as its program draws it`, src: `data:image/svg+xml,${encodeURIComponent(detail.picture)}` })),
       h("div", { class: "pair", key: "time spent" }, timeSpent(one), panel("Events", events([...one.moments, ...one.improvements].sort((a, b) => a.at_ms - b.at_ms), 10))),
       nodeRows(one),
@@ -222,14 +222,14 @@ const UNIT_FORMATS = { count: whole, number, share: percent, seconds: duration, 
 const formatted = (value, unit) => (unit === "text" ? (typeof value === "string" ? value : unknown(WHY.report)) : maybe(value, UNIT_FORMATS[unit], WHY.report));
 
 // The values, tables, pictures and documents that the framework of a job describes. The server has checked their form.
-function displayed(id, display) {
+function displayed(id, { display, stage }) {
   if (!display) return null;
   const { values, tables, pictures, documents } = display;
   return [
     values.length > 0 && panel("Status", figures(values.map(({ label, unit, value }) => [label, formatted(value, unit)]))),
-    tables.map((table) => panel(table.label, ownTable(id, table), table.omitted > 0 && nothing(`${whole(table.omitted)} further rows are not shown.`))),
+    tables.map((table) => panel(table.label, ownTable(id, table), table.omitted > 0 && nothing(`Not shown: ${count(table.omitted, "further row")}.`))),
     pictures.filter(({ format }) => format === "svg").map(({ label, content }) => panel(label, h("img", { class: "picture", alt: label, src: `data:image/svg+xml,${encodeURIComponent(content)}` }))),
-    documents.length > 0 && panel("Documents", nothing(`The command taskwork job ${id} prints them with these options.`), figures(documents.map(({ name, label, argument }) => [`--show ${name}${argument === null ? "" : ` --about ${argument}`}`, label]))),
+    documents.length > 0 && !isOver(stage) && panel("Documents", nothing(`The command taskwork job ${id} prints them with these options.`), figures(documents.map(({ name, label, argument }) => [`--show ${name}${argument === null ? "" : ` --about ${argument}`}`, label]))),
   ];
 }
 

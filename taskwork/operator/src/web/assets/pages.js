@@ -95,11 +95,12 @@ export function nodesPage() {
 export function nodePage(name) {
   const present = members().find((one) => one.name === name);
   // The record of a node that has gone is in the event of its end.
-  const member = present ?? data.snapshot.moments.findLast((moment) => moment.name === name && moment.member)?.member;
+  const end = data.snapshot.moments.findLast((moment) => moment.name === name && moment.member);
+  const member = present ?? end?.member;
   const parts = jobs().filter(({ nodes }) => nodes?.[name]).map((one) => ({ ...one, part: one.nodes[name] }));
   if (!member && parts.length === 0) return { title: "Unknown node", content: [nothing(`No node ${name} is known: it may have gone long ago.`)] };
   const { id, report: { pool, process } = {} } = work().get(name) ?? {};
-  const gone = parts.some(({ part }) => part.state === "lost") ? "lost" : "left";
+  const gone = end?.what === "lost" || parts.some(({ part }) => part.state === "lost") ? "lost" : "left";
   const timeline = parts.flatMap((one) => (one.part.report.timeline ?? []).map((event) => ({ ...event, id: one.id }))).sort((a, b) => b.at_ms - a.at_ms);
   const labels = Object.entries(member?.labels ?? {});
   const figure = (title, of) => numbers(title, ({ part }) => part.report.figures?.[of], number, WHY.report);

@@ -89,15 +89,17 @@ function onHost(node, gone) {
   return host && ` on ${host}`;
 }
 
-function ended(job) {
+// How a job ended: only its last end is known, since a retry continues it.
+function ended(job, at, list) {
   const stage = data.snapshot.jobs[job]?.about.stage;
-  return isOver(stage) && `: ${stage}`;
+  const isLast = list.findLast(({ what, name }) => what === "job_over" && name === job)?.at_ms === at;
+  return isLast && isOver(stage) && `: ${stage}`;
 }
 
 // The latest events, the most recent first, including better solutions.
 export function events(list, most) {
   if (list.length === 0) return nothing("No events since the start of the observation.");
-  const text = ({ what, name, value, node, member }) => what === undefined ? ["Best ", h("b", null, known(value) ? exact(value) : "improved"), node && [" by ", link("node", node)]] : [what.startsWith("job") ? ["Job ", jobLink(name)] : what.startsWith("servers") ? name : ["Node ", link("node", name), onHost(name, member)], ` ${happened(what)}`, what === "job_over" && ended(name)];
+  const text = ({ at_ms, what, name, value, node, member }) => what === undefined ? ["Best ", h("b", null, known(value) ? exact(value) : "improved"), node && [" by ", link("node", node)]] : [what.startsWith("job") ? ["Job ", jobLink(name)] : what.startsWith("servers") ? name : ["Node ", link("node", name), onHost(name, member)], ` ${happened(what)}`, what === "job_over" && ended(name, at_ms, list)];
   return h("ol", { class: "events" }, list.slice(-most).reverse().map((one) => h("li", { key: `${one.at_ms} ${one.what} ${one.name}` }, moment(one.at_ms, now()), glyph(one.what ? HAPPENED[one.what]?.[0] : "best"), h("span", null, text(one)))));
 }
 
