@@ -5,7 +5,10 @@ use std::{path::PathBuf, process::ExitCode};
 use bnb_framework::{check, cli::checked};
 use taskwork_cli::{Failure, print};
 
-use super::{note_coarse, solve::CITIES_OF_CHOICE};
+use super::{
+    note_coarse,
+    solve::{CITIES_OF_CHOICE, DOUBLED_CITIES_MAX},
+};
 use crate::{
     directed::DirectedProblem,
     one_tree::OneTreeProblem,
@@ -31,7 +34,8 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     note_coarse(&arguments.file, &instance);
     let Some(tour) = &arguments.tour else {
         let mut found = check(&DirectedProblem::new(instance.clone()));
-        if !instance.is_directed() && instance.len() >= CITIES_OF_CHOICE {
+        let has_one_trees = !instance.is_directed() || instance.len() <= DOUBLED_CITIES_MAX;
+        if has_one_trees && instance.len() >= CITIES_OF_CHOICE {
             found = found.and_then(|()| check(&OneTreeProblem::new(instance.clone())));
         }
         if !instance.is_directed() && instance.len() <= PATH_CITIES_MAX {

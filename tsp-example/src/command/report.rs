@@ -142,12 +142,14 @@ impl Report<'_> {
     fn write_figures(&self, text: &mut String) {
         let (search, figures) = (&self.search, &self.figures);
         let count = |n: u64| HumanCount(n).to_string();
-        let rate = search.states as f64 / search.seconds.max(1e-9);
+        // The states of a continued search include those of earlier runs; the time and the figures do not.
+        let rate = figures.worked as f64 / search.seconds.max(1e-6);
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a rate for the eye")]
-        let rate = count(rate as u64);
+        let rate = if rate >= 1.0 { format!(" ({}/s)", count(rate as u64)) } else { String::new() };
+        let run = if search.end == End::Suspended { " in this run" } else { "" };
         let rows = [
             ("time", format!("{:.3} s", search.seconds)),
-            ("states visited", format!("{} ({rate}/s)", count(search.states))),
+            ("states visited", format!("{}{run}{rate}", count(search.states))),
             ("states pruned", count(search.pruned)),
             ("tasks", format!("{}, {} of them split off", count(figures.tasks), count(figures.splits))),
             ("steals", format!("{} of {} requests", count(figures.steals), count(figures.requests))),

@@ -89,7 +89,7 @@ pub(super) const CITIES_OF_CHOICE: usize = 4;
 
 /// The maximum number of cities for one-trees of directed distances, which take four times the memory; and the
 /// maximum for choosing them by default.
-const DOUBLED_CITIES_MAX: usize = 2_000;
+pub(super) const DOUBLED_CITIES_MAX: usize = 2_000;
 const ONE_TREE_CITIES_MAX: usize = 500;
 /// The distance from the start tour beyond which assignments are too weak, as a share of its length.
 const FAR: f64 = 0.01;
@@ -233,11 +233,9 @@ impl Asked {
         let arguments = &self.arguments.search;
         if arguments.is_sequential() {
             let search = search_sequentially(&problem, !arguments.is_without_pruning(), start);
-            return Ok(Prepared::at_once(self.shown(
-                search,
-                &Figures::default(),
-                &Improvements::default(),
-            )?));
+            let mut figures = Figures::default();
+            figures.worked = search.states;
+            return Ok(Prepared::at_once(self.shown(search, &figures, &Improvements::default())?));
         }
         let mut solver = arguments.apply(Solver::new(problem), |length| length.parse().ok(), 1.0)?;
         if let Some(limit) = arguments.time_limit() {

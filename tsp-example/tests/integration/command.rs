@@ -204,6 +204,23 @@ fn json_result_has_every_figure_and_a_valid_tour() {
 }
 
 #[test]
+fn check_without_a_tour_finds_no_mistake_in_any_search() {
+    let desk = Desk::new();
+    let matrix = "NAME: m\nTYPE: ATSP\nDIMENSION: 5\nEDGE_WEIGHT_TYPE: EXPLICIT\nEDGE_WEIGHT_FORMAT: FULL_MATRIX\n\
+                  EDGE_WEIGHT_SECTION\n0 3 4 9 2\n1 0 6 2 8\n5 7 0 1 3\n4 2 8 0 6\n9 1 3 5 0\nEOF\n";
+    let mut files = vec![desk.write("directed.atsp", matrix), instance("random35.tsp")];
+    for cities in [1, 3, 4, 65] {
+        let rows = (0..cities).map(|city| format!("c{city},{},{}\n", city * 37 % 101, city * 53 % 97));
+        files.push(desk.write(&format!("{cities}.csv"), rows.collect::<String>()));
+    }
+    for file in files {
+        let output = tsp(&["check", &file]);
+        assert_eq!(output.status.code(), Some(0), "{file}: {output:?}");
+        assert!(output.stdout.starts_with(b"no mistake was found"), "{file}: {output:?}");
+    }
+}
+
+#[test]
 fn tours_that_miss_or_repeat_a_city_are_refused() {
     let desk = Desk::new();
     let file = desk.write("four.csv", "a,0,0\nb,0,1\nc,1,1\nd,1,0\n");
