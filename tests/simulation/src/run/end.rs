@@ -45,7 +45,7 @@ impl Stage<'_> {
         let fails = self.world.with(|state| state.invariants.facts.job(job).is_some_and(fails));
         let deaths_max = u64::from(record.deaths_max);
         let fine = match record.state {
-            JobState::Done => !deadly,
+            JobState::Done => !deadly && !fails,
             // A machine may repeatedly be lost with an innocent task too.
             JobState::Incomplete => deaths_max > 0 && (deadly || lost >= deaths_max),
             JobState::Cancelled => self.stopped.contains(job),

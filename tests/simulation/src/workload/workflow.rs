@@ -11,7 +11,10 @@ use std::fmt;
 use rand::{Rng as _, rngs::SmallRng, seq::IndexedRandom as _};
 use serde::{Deserialize, Serialize};
 
-pub(crate) use self::{program::Flow, tasks::forget_tries};
+pub(crate) use self::{
+    program::{FAILURE, Flow},
+    tasks::forget_tries,
+};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Recipe {

@@ -10,7 +10,7 @@ use zk::{Op, job::JobState};
 use super::{Step, step};
 use crate::{
     invariants::{Facts, Invariant, Seen, place, record},
-    workload::Shape,
+    workload::{Shape, workflow::FAILURE},
 };
 
 /// The encoded results of jobs, by their names.
@@ -53,9 +53,14 @@ impl Invariant for AsSequential {
             if let Some(Shape::Workflow(recipe)) = facts.job(job).map(|job| &job.shape) {
                 let said = self.0.get(job).and_then(|said| taskwork::simulation::decode::<Returned>(said));
                 let returned = match said.and_then(result) {
-                    Some(Err(_)) if recipe.fails() && state == JobState::Failed => continue,
-                    Some(_) if recipe.fails() => {
-                        return Err(format!("the program should fail, but its job is {state:?}"));
+                    Some(Err(reason))
+                        if recipe.fails() && state == JobState::Failed && reason.contains(FAILURE) =>
+                    {
+                        continue;
+                    }
+                    Some(other) if recipe.fails() => {
+                        let reason = other.err();
+                        return Err(format!("the program should fail, but its job is {state:?}: {reason:?}"));
                     }
                     Some(Ok(bytes)) => taskwork::simulation::decode::<Vec<Option<u64>>>(&bytes),
                     Some(Err(reason)) => return Err(format!("the program has failed: {reason}")),

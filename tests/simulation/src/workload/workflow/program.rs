@@ -17,6 +17,9 @@ pub(crate) struct Flow;
 /// The number that represents a value that cannot be read, because a call has failed.
 const FAILED: u64 = u64::MAX;
 
+/// The failure of a program that fails.
+pub(crate) const FAILURE: &str = "it fails at its end";
+
 impl Program for Flow {
     type Arguments = Shape;
     type Output = Vec<Option<u64>>;
@@ -37,7 +40,7 @@ impl Program for Flow {
         }
         // Failures are reported by the reads, or by this barrier.
         let _ = barrier();
-        if recipe.fails { Err("it fails at its end".into()) } else { Ok(state.read) }
+        if recipe.fails { Err(FAILURE.into()) } else { Ok(state.read) }
     }
 }
 
