@@ -182,6 +182,7 @@ impl<P: Problem> Agenda<P> {
         self.open.values().map(|open| open.bound).chain(dive).reduce(|a, b| P::GOAL.best(a, b))
     }
 
+    /// Passes on the open part: the bounds of states that were visited but not branched, and all other states.
     pub(crate) fn open_states(
         &self,
         problem: &P,

@@ -64,7 +64,7 @@ impl Error for Mistake {}
 /// cover completely.
 ///
 /// # Errors
-/// The mistake that is nearest to the root.
+/// The mistake that is nearest to the root. A panic ends the walks.
 pub fn check<P: Problem>(problem: &P) -> Result<(), Mistake> {
     walk_all(problem, |problem, random, states| Walk::new(problem)?.run_to_a_leaf(problem, random, states))
 }
@@ -72,7 +72,7 @@ pub fn check<P: Problem>(problem: &P) -> Result<(), Mistake> {
 /// Looks for mistakes in a tree like [`check`](check()): for an [`Enumerate`](crate::Enumerate).
 ///
 /// # Errors
-/// The mistake that is nearest to the root.
+/// The mistake that is nearest to the root. A panic ends the walks.
 pub fn check_tree<T: Tree>(tree: &T) -> Result<(), Mistake> {
     walk_all(tree, |tree, random, states| {
         let sent: T = sent("the tree", tree).map_err(|reason| at(0, reason, &tree.root()))?;

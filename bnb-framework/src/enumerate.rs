@@ -115,7 +115,8 @@ impl<E: Enumerate> Enumerator<E> {
     }
 
     /// Returns the visit as a job of the runtime, with its settings; also for [a cluster](taskwork::Client::submit),
-    /// whose nodes run [`EnumerationTask<E>`](EnumerationTask).
+    /// whose nodes run [`EnumerationTask<E>`](EnumerationTask). A cluster ignores the numbers of nodes and workers, the
+    /// state, the stopper and the progress callback.
     pub fn job(self) -> Job<EnumerationTask<E>> {
         self.job
     }

@@ -51,7 +51,10 @@ pub(crate) fn state_text<S: Serialize>(state: &S) -> String {
 /// Continues a panic of the program, with the remedy in its message. The state is in a frame of the recursion, and is gone.
 pub(crate) fn resume_with_remedy(panic: Box<dyn Any + Send>) -> ! {
     let Some(said) = panic_text(&*panic) else { resume_unwind(panic) };
-    resume_unwind(Box::new(format!("{said}. The command check of the program looks for the state")))
+    let said = said.trim_end_matches('.');
+    resume_unwind(Box::new(format!(
+        "{said} (bnb_framework::check, or the program's command check, names the state)"
+    )))
 }
 
 /// Returns the message of a panic.

@@ -213,6 +213,7 @@ impl<P: Problem> Parts<P> {
         }
     }
 
+    /// Passes on the open part: the bounds of states that were visited but not branched, and all other states.
     pub(crate) fn open_states(
         &self,
         problem: &P,

@@ -155,7 +155,12 @@ fn assert_says(message: &str, parts: &[&str]) {
 
 #[test]
 fn panic_names_the_state_in_the_check_and_the_check_in_the_search() {
-    assert_says(&searched(Wrong::Panic), &["an index is out of bounds. The command check of the program"]);
+    assert_says(
+        &searched(Wrong::Panic),
+        &[
+            "an index is out of bounds (bnb_framework::check, or the program's command check, names the state)",
+        ],
+    );
     let found = checked(Wrong::Panic);
     assert_says(
         &found,
