@@ -288,7 +288,7 @@ fn use_outside_workflow_panics_with_the_remedy() {
         ("barrier", || barrier().unwrap()),
         ("group", || drop(group(|| ()))),
         ("reduce", || drop(reduce(Vec::<Data<u64>>::new(), add).any_order().data())),
-        ("random", || assert_eq!(flow::random(), 0)),
+        ("flow::random", || assert_eq!(flow::random(), 0)),
     ];
     for (what, used) in uses {
         let panic = catch_unwind(used).expect_err("there is no workflow");

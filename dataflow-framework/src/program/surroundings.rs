@@ -32,7 +32,7 @@ use crate::encoding::{decode, encode};
 /// Panics outside of a workflow, and if the clock is before 1970.
 #[must_use]
 pub fn now() -> SystemTime {
-    ask("now", SystemTime::now)
+    ask_as("flow::now", "now", SystemTime::now)
 }
 
 /// Returns a random number.
@@ -41,7 +41,7 @@ pub fn now() -> SystemTime {
 /// Panics outside of a workflow.
 #[must_use]
 pub fn random() -> u64 {
-    ask("random", || RandomState::new().hash_one(()))
+    ask_as("flow::random", "random", || RandomState::new().hash_one(()))
 }
 
 /// Returns an environment variable of the node on which the program first calls this; `None` if it is not set,
@@ -51,7 +51,7 @@ pub fn random() -> u64 {
 /// Panics outside of a workflow.
 #[must_use]
 pub fn env(name: &str) -> Option<String> {
-    ask(&format!("env {name}"), || environment::var(name).ok())
+    ask_as("flow::env", &format!("env {name}"), || environment::var(name).ok())
 }
 
 /// Returns the answer of the closure, or the recorded answer of an earlier run.
@@ -72,7 +72,12 @@ pub fn env(name: &str) -> Option<String> {
 /// # Ok::<(), dataflow_framework::WorkflowError>(())
 /// ```
 pub fn ask<T: Serialize + DeserializeOwned>(what: &str, answer: impl FnOnce() -> T) -> T {
-    let flow = Flow::current(what);
+    ask_as("flow::ask", what, answer)
+}
+
+/// Asks for `function`, which a panic outside of a workflow names.
+fn ask_as<T: Serialize + DeserializeOwned>(function: &str, what: &str, answer: impl FnOnce() -> T) -> T {
+    let flow = Flow::current(function);
     let chosen = flow.decide(what, || {
         let encoded = encode(&answer());
         Ok::<_, Infallible>(encoded.unwrap_or_else(|failed| panic!("{what}: {}", failed.reason)))

@@ -48,7 +48,8 @@ impl Run {
 
     /// Carries out all actions of the graph, and checks that they are possible.
     pub(super) fn perform(&mut self) {
-        loop {
+        for turn in 0.. {
+            let present: Vec<Member> = self.stores.keys().copied().collect();
             let actions = self.graph.actions();
             if actions.is_empty() {
                 return;
@@ -57,7 +58,10 @@ impl Run {
                 match action {
                     // A message to a member that was lost after the graph had decided on it.
                     Action::Assign(member, _) | Action::Copy(member, _)
-                        if !self.stores.contains_key(&member) => {}
+                        if !self.stores.contains_key(&member) =>
+                    {
+                        assert!(turn == 0 || present.contains(&member), "{member:?} was lost before");
+                    }
                     Action::Forget(member, version) => {
                         self.drop_version(member, version);
                     }
