@@ -46,7 +46,8 @@ const ELASTIC_ROUNDS_MAX: usize = 3;
 /// # Errors
 /// A step failed.
 pub(crate) fn run(bench: &Bench) -> Result<()> {
-    let steps = bench.steps();
+    // As in users' programs, also if contributors prefer incremental builds.
+    let steps: Vec<_> = bench.steps().into_iter().map(|step| step.env("CARGO_INCREMENTAL", "0")).collect();
     if steps.len() > 1 {
         install::debian_packages(zk_server::PACKAGES)?;
     }
