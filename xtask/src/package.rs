@@ -118,12 +118,20 @@ mod tests {
             let manifest = Path::new(package["manifest_path"].as_str().unwrap()).canonicalize().unwrap();
             let folder = manifest.parent().unwrap();
             let sources = workspace::command("git").args(["ls-files", "*.rs"]).current_dir(folder).output();
-            for source in String::from_utf8(sources.unwrap().stdout).unwrap().lines() {
+            let sources = String::from_utf8(sources.unwrap().stdout).unwrap();
+            assert!(sources.contains("src/"), "git lists no sources in {}", folder.display());
+            for source in sources.lines() {
                 let text = fs::read_to_string(folder.join(source)).unwrap();
-                for included in text.split("include_str!(\"").skip(1) {
+                let included = ["include_str!(\"", "include_bytes!(\""].map(|name| text.split(name).skip(1));
+                for included in included.into_iter().flatten() {
                     let path = Path::new(source).with_file_name(included.split('"').next().unwrap());
                     let file = folder.join(path).canonicalize().unwrap();
-                    assert!(file.starts_with(folder), "{source} includes {}", file.display());
+                    // The nearest manifest belongs to the package with the file.
+                    let of = file.ancestors().skip(1).find(|folder| folder.join("Cargo.toml").is_file());
+                    let of_source = folder.join(source);
+                    let of_source =
+                        of_source.ancestors().skip(1).find(|folder| folder.join("Cargo.toml").is_file());
+                    assert_eq!(of, of_source, "{source} includes {}", file.display());
                 }
             }
         }
