@@ -401,19 +401,19 @@ fn map(arguments: &Map) -> Result<ExitCode, Failure> {
 fn read(file: &Path) -> Result<Box<RawValue>, Failure> {
     let refused = |error: String| Failure::usage(format!("--arguments {}: {error}", file.display()));
     let read = |source: &mut dyn Read| {
-        let mut text = String::new();
-        source.take(BODY_BYTES_MAX as u64 + 1).read_to_string(&mut text).map(|_| text)
+        let mut bytes = Vec::new();
+        source.take(BODY_BYTES_MAX as u64 + 1).read_to_end(&mut bytes).map(|_| bytes)
     };
-    let text = if file == Path::new("-") {
+    let bytes = if file == Path::new("-") {
         read(&mut io::stdin())
     } else {
         File::open(file).and_then(|mut file| read(&mut file))
     };
-    let text = text.map_err(|error| refused(error.to_string()))?;
-    if text.len() > BODY_BYTES_MAX {
-        return Err(refused(format!("the file has more than {BODY_BYTES_MAX} bytes")));
+    let bytes = bytes.map_err(|error| refused(error.to_string()))?;
+    if bytes.len() > BODY_BYTES_MAX {
+        return Err(refused(format!("it has more than {BODY_BYTES_MAX} bytes")));
     }
-    serde_json::from_str(&text).map_err(|error| refused(error.to_string()))
+    serde_json::from_slice(&bytes).map_err(|error| refused(error.to_string()))
 }
 
 impl From<StoreError> for Failure {
