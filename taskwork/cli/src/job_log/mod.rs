@@ -10,7 +10,7 @@ use std::{io::IsTerminal as _, time::Duration};
 
 use clap::Args;
 use indicatif::ProgressBar;
-use taskwork::{Figures, Progress, display::Cell};
+use taskwork::{Figures, Progress};
 
 use self::columns::{Columns, Moment};
 pub use self::{columns::LogColumn, display::ProgressDisplay};
@@ -89,8 +89,8 @@ struct Log {
     lines: usize,
     /// The time of the last regular line, since the start.
     told_at: Duration,
-    /// The last value of the marked column.
-    marked: Option<Cell>,
+    /// The last value of the marked column, as text: a number that is none differs from itself.
+    marked: Option<String>,
     /// The last known number of nodes.
     nodes: Option<usize>,
     /// The last known share that is done.
@@ -185,10 +185,10 @@ impl Log {
 
     /// Updates the value of the marked column. Returns whether it is new.
     fn has_news(&mut self, moment: &Moment) -> bool {
-        let marked = self.columns.marked(moment);
-        let is_new = marked.is_some() && marked != self.marked.as_ref();
+        let marked = self.columns.marked(moment).map(|cell| format!("{cell:?}"));
+        let is_new = marked.is_some() && marked != self.marked;
         if is_new {
-            self.marked = marked.cloned();
+            self.marked = marked;
         }
         is_new
     }
@@ -203,6 +203,8 @@ impl Log {
 
 #[cfg(test)]
 mod tests {
+    use taskwork::display::Cell;
+
     use super::*;
 
     fn moment(ms: u64, best: Option<&str>) -> Moment {
@@ -234,6 +236,16 @@ mod tests {
         ];
         assert_eq!(times(&mut log(1_000), &run), [100, 300, 1_000, 5_500, 6_500]);
         assert_eq!(times(&mut log(0), &run), [100, 300], "only at improvements");
+    }
+
+    #[test]
+    fn value_that_is_no_number_is_new_once() {
+        let mut log = log(0);
+        let mut is_due = |ms| {
+            let own = vec![Some(Cell::Number(f64::NAN)), None, None];
+            log.note(&Moment::new(Duration::from_millis(ms), &Figures::default(), Some(1), own)).is_some()
+        };
+        assert_eq!([1, 2].map(&mut is_due), [true, false]);
     }
 
     #[test]
