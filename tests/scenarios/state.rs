@@ -80,7 +80,7 @@ fn interrupted_search_continues_without_repetition() {
         before += worked(&said);
         assert_eq!((said.code, &json(&said)["suspended"]), (1, &true.into()), "{said:?}");
         assert!(
-            said.err.contains("everything is kept in") && said.err.contains("the same command"),
+            said.err.contains("the state is in") && said.err.contains("the same command"),
             "{said:?}"
         );
     }

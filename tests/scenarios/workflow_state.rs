@@ -117,7 +117,7 @@ fn interrupted_workflow_is_continued() {
     scene.gate.open_up_to(MIDDLE + 1).unwrap();
     let said = process.end().unwrap();
     assert_eq!((said.code, &json(&said)["suspended"]), (1, &true.into()), "{said:?}");
-    assert!(said.err.contains("everything is kept in") && said.err.contains("the same command"), "{said:?}");
+    assert!(said.err.contains("the state is in") && said.err.contains("the same command"), "{said:?}");
     scene.end();
     let links = scene.lines().iter().filter(|line| line.starts_with("link")).count();
     let all = CHAINS * usize::try_from(LINKS).unwrap();

@@ -17,7 +17,8 @@ use crate::{
 type Chart = BTreeMap<String, String>;
 
 /// The manifests, and the settings without which they are left out.
-const SOURCES: [(&str, Option<&str>); 2] = [("base", None), ("zookeeper", Some("withZookeeper"))];
+const SOURCES: [(&str, Option<&str>); 3] =
+    [("base", None), ("dashboard", Some("withDashboard")), ("zookeeper", Some("withZookeeper"))];
 
 const MARK: &str = " # chart: ";
 const IF: &str = "# chart if: ";
@@ -122,6 +123,8 @@ fn template(manifest: &str, settings: &mut BTreeMap<String, String>) -> Result<S
 const SWITCHES: &str = "\
 # Whether the chart includes ZooKeeper; otherwise set its address below, with port 2181 or 2182.
 withZookeeper: true
+# Whether the chart includes the dashboard: deploy/kubernetes/dashboard/kustomization.yaml states its secret.
+withDashboard: false
 # Whether credentials may be sent unencrypted to an external ZooKeeper.
 insecure: false
 ";

@@ -309,6 +309,87 @@ fn controller_role_has_exactly_required_permissions() {
     );
 }
 
+/// Returns the faults of the dashboard's manifests.
+fn wrong_with_dashboard(all: &[Value]) -> Vec<String> {
+    let mut wrong = Vec::new();
+    let mut must = |holds: bool, what: &str| {
+        if !holds {
+            wrong.push(what.to_owned());
+        }
+    };
+    let (Some(deployment), Some(service), Some(network)) = (
+        find(all, "Deployment", "taskwork-dashboard"),
+        find(all, "Service", "taskwork-dashboard"),
+        find(all, "NetworkPolicy", "taskwork-dashboard"),
+    ) else {
+        return vec!["a manifest is missing".to_owned()];
+    };
+    let pod = &deployment["spec"]["template"];
+    let container = &pod["spec"]["containers"][0];
+    let args = texts(&container["args"]);
+    let listens = args.iter().find_map(|arg| arg.strip_prefix("--listen=0.0.0.0:")?.parse::<u64>().ok());
+    let port = &container["ports"][0];
+    must(
+        listens.is_some() && port["containerPort"].as_u64() == listens,
+        "the port of the container is another one",
+    );
+    must(service["spec"]["ports"][0]["targetPort"] == port["name"], "the service leads to another port");
+    let selected = service["spec"]["selector"].as_object();
+    must(
+        selected.is_some_and(|labels| {
+            labels.iter().all(|(name, value)| pod["metadata"]["labels"][name] == *value)
+        }),
+        "the service selects other pods",
+    );
+    must(
+        selects(&network["spec"]["podSelector"], pod)
+            && ports(&network["spec"]["ingress"]).contains(&("TCP".to_owned(), listens.unwrap_or_default())),
+        "the network policy hides the dashboard",
+    );
+    for probe in ["readinessProbe", "livenessProbe"] {
+        let get = &container[probe]["httpGet"];
+        must(
+            get["path"] == "/livez" && get["scheme"] == "HTTPS" && get["port"] == port["name"],
+            "a probe would hide the dashboard during an outage of ZooKeeper",
+        );
+    }
+    let mounts: Vec<&str> =
+        each(&container["volumeMounts"]).filter_map(|one| one["mountPath"].as_str()).collect();
+    for option in ["--tls-cert=", "--tls-key=", "--token-file="] {
+        let file = args.iter().find_map(|arg| arg.strip_prefix(option));
+        must(
+            file.is_some_and(|file| mounts.iter().any(|mount| file.starts_with(&format!("{mount}/")))),
+            "a file of the dashboard is in no volume",
+        );
+    }
+    wrong
+}
+
+#[test]
+fn dashboard_is_reachable_with_its_secrets() {
+    let all = plain(&["dashboard"]);
+    assert_eq!(wrong_with_dashboard(&all), Vec::<String>::new());
+    for (kind, path, value) in [
+        ("Deployment", "/spec/template/spec/containers/0/ports/0/containerPort", 8788.into()),
+        ("Deployment", "/spec/template/spec/containers/0/readinessProbe/httpGet/path", "/readyz".into()),
+        ("Deployment", "/spec/template/spec/containers/0/volumeMounts/1/mountPath", "/elsewhere".into()),
+        ("Service", "/spec/ports/0/targetPort", "http".into()),
+        ("Service", "/spec/selector/app.kubernetes.io~1name", "other".into()),
+        ("NetworkPolicy", "/spec/ingress", Value::Array(Vec::new())),
+    ] {
+        let mut all = all.clone();
+        *all.iter_mut().find(|one| one["kind"] == kind).unwrap().pointer_mut(path).unwrap() = value;
+        assert!(!wrong_with_dashboard(&all).is_empty(), "{kind} {path}");
+    }
+    let Some(elastic) = made("the overlay elastic", Tools::find().overlay("overlays/elastic")) else {
+        return;
+    };
+    assert_eq!(wrong_with_dashboard(&elastic), Vec::<String>::new());
+    let chart = Tools::find().chart(&["withDashboard=true"]);
+    let Some(chart) = made("the chart", chart) else { return };
+    assert_eq!(wrong_with_dashboard(&chart), Vec::<String>::new());
+}
+
 /// A check that cannot fail would be worth nothing.
 #[test]
 fn inconsistencies_are_detected() {

@@ -21,8 +21,11 @@ pub(crate) const PACKAGES: &[&str] = &["python3-pip"];
 const VERSIONS: [&str; 3] = ["1.28", "1.31", "1.35"];
 
 /// The tested settings of the chart, with names for the rendered manifests.
-const CHARTS: [(&str, &[&str]); 2] =
-    [("chart", &[]), ("chart-elsewhere", &["withZookeeper=false", "insecure=true", "zookeeper=zk1:2181"])];
+const CHARTS: [(&str, &[&str]); 3] = [
+    ("chart", &[]),
+    ("chart-dashboard", &["withDashboard=true"]),
+    ("chart-elsewhere", &["withZookeeper=false", "insecure=true", "zookeeper=zk1:2181"]),
+];
 
 /// The folder for the validator and the rendered manifests, in the workspace.
 const PLACE: &str = "target/manifests";

@@ -23,7 +23,7 @@ use crate::{
     value::Value,
 };
 
-/// The size of a piece, in bytes; the last one of a version is smaller.
+/// The size of a piece, in bytes; the last one of a version may be smaller.
 pub(super) const PIECE_BYTES: u64 = PIECE_BYTES_MAX as u64;
 pub(super) const PIECE_BYTES_MAX: usize = 256 << 10;
 
@@ -92,20 +92,20 @@ pub(crate) struct Arrived {
 pub(crate) struct Awaited {
     /// Whether a waiting call changes it in place.
     pub(crate) is_taken: bool,
-    /// Whether it was also requested by itself, not only as an input.
+    /// Whether it was also requested without a call (`add_alone`).
     pub(crate) is_alone: bool,
     /// The calls that miss no other input.
     pub(crate) ready: Vec<Assignment>,
 }
 
-/// A version that no node could send.
+/// A version that could not be fetched.
 pub(crate) struct GivenUp {
     pub(crate) version: VersionId,
     /// The calls that waited for it.
     pub(crate) calls: Vec<Assignment>,
-    /// The nodes that were asked for it.
+    /// The nodes that have it, whether they were asked or not.
     pub(crate) tried: Vec<NodeId>,
-    /// Why it cannot be had here, if that is due to this node.
+    /// The local error that prevents its reception, if any.
     pub(crate) reason: Option<String>,
 }
 
@@ -129,7 +129,7 @@ struct Fetch {
     whole: Option<(u64, Option<Digest>)>,
     /// Whether the current node has confirmed them.
     is_confirmed: bool,
-    /// The local fault because of which it cannot be received.
+    /// The local error that prevents its reception, if any.
     failed: Option<String>,
     /// The numbers of the outstanding pieces.
     asked: Vec<u64>,
@@ -139,7 +139,7 @@ struct Fetch {
     moved_ms: u64,
     repeats: u32,
     calls: Vec<CallId>,
-    /// Whether it was also requested by itself, not only as an input.
+    /// Whether it was also requested without a call (`add_alone`).
     is_alone: bool,
 }
 
@@ -191,8 +191,8 @@ impl Fetches {
         std::mem::take(&mut self.calls).into_values().map(|(assignment, _)| assignment).collect()
     }
 
-    /// Returns the requests to send now; and the versions that no node could send, with the calls that waited for
-    /// them.
+    /// Returns the requests to send now; and the versions that could not be fetched, with the calls that waited
+    /// for them.
     pub(crate) fn asks(&mut self, now_ms: u64) -> (Vec<(NodeId, Ask)>, Vec<GivenUp>) {
         let (mut asks, mut given_up) = (Vec::new(), Vec::new());
         for (version, fetch) in self.under_way.iter_mut().take(FETCHES_MAX) {
@@ -353,7 +353,8 @@ impl Fetch {
     }
 
     fn pieces_to_ask(&mut self) -> Vec<u64> {
-        // The first piece has the number of pieces, and shows whether the earlier ones can be used.
+        // The first reply of a node contains the size and the hash, which show whether the pieces of the previous
+        // node can be kept.
         let end = self.whole.map_or(1, |(total, _)| pieces_of(total));
         let most = if self.is_confirmed { PIECES_UNDER_WAY_MAX } else { 1 };
         let mut pieces = Vec::new();

@@ -69,7 +69,7 @@ pub(super) struct State {
     pub(super) lent: usize,
     /// The number of threads that wait for a call.
     pub(super) idle: usize,
-    /// The number of threads, without those that were abandoned to calls beyond their timeout.
+    /// The number of threads, except those whose calls have exceeded their timeouts.
     pub(super) threads: usize,
     is_over: bool,
     /// The number of calls that have completed or failed.
@@ -205,7 +205,7 @@ impl Queue {
         self.lock().ended += 1;
     }
 
-    /// Does the same as [`next`](Self::next) in virtual time.
+    /// Waits for a call in virtual time. Returns `None` after the end.
     pub(crate) async fn next_in_time(&self) -> Option<Waiting> {
         let notifier = self.changed.notifier()?;
         loop {
@@ -316,7 +316,7 @@ impl Queue {
         self.changed.ring_for_all();
     }
 
-    /// Waits until the threads have stopped, or were abandoned to calls beyond their timeout.
+    /// Waits until all threads have stopped, except those whose calls have exceeded their timeouts.
     fn wait_for_threads(&self) {
         let mut state = self.lock();
         while state.threads > 0 {

@@ -29,7 +29,7 @@ pub struct TaskSummary {
     pub waiting: u64,
     /// The calls that wait for a worker.
     pub ready: u64,
-    /// The calls assigned to a node: they run, or are next.
+    /// The calls assigned to a node: they run there or wait for its threads.
     pub running: u64,
     /// The completed calls, including those completed before a restart of the program.
     pub ended: u64,
@@ -168,7 +168,7 @@ impl Summary {
         values.into_iter().fold(JobDisplay::new(), JobDisplay::value).table(self.table())
     }
 
-    /// Returns the numbers of calls and nodes in a display.
+    /// Reads a summary from a display; `None` if the table of tasks or a number is missing.
     pub fn of_display(display: &JobDisplay) -> Option<Self> {
         let count = |name| u32::try_from(display.count_of(name)?).ok();
         let table = display.tables.iter().find(|table| table.name == TASKS)?;

@@ -28,8 +28,8 @@ enum Code {
     Failed = 1,
     Usage = 2,
     Unreachable = 3,
-    /// A node had to leave, and its time was up before it had handed over everything. A supervisor need not restart it
-    /// on a machine that is going away.
+    /// A node's drain deadline passed before it had transferred all its tasks. A supervisor need not restart it on a
+    /// machine that is going away.
     Late = 4,
     Interrupted = 130,
 }

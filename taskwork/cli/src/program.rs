@@ -110,13 +110,14 @@ enum Commands<A: Args, M: Subcommand> {
     /// Solve it on this machine, on all its cores, without a server.
     ///
     /// Ctrl-C, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2 and SIGXCPU stop it with the best result so far; a second signal, or
-    /// SIGQUIT, terminates the program at once. Signals ignored at the start, such as SIGHUP by nohup, stay ignored.
+    /// SIGQUIT, terminates the program at once. SIGHUP, SIGUSR1, SIGUSR2 and SIGXCPU stay ignored if they are ignored at
+    /// the start (nohup).
     Solve(solve::Arguments<A>),
     /// Run a node of a cluster: it works on several jobs at a time, until it is asked to leave (SIGTERM,
     /// `taskwork drain`).
     ///
     /// Ctrl-C, SIGHUP, SIGUSR1, SIGUSR2 and SIGXCPU make it leave as SIGTERM does; SIGQUIT terminates it at once.
-    /// Signals ignored at the start, such as SIGHUP by nohup, stay ignored.
+    /// SIGHUP, SIGUSR1, SIGUSR2 and SIGXCPU stay ignored if they are ignored at the start (nohup).
     Node(node::Arguments),
     /// Submit it to a cluster.
     Submit(submit::Arguments<A>),

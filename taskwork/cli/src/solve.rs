@@ -28,7 +28,7 @@ pub(crate) struct Arguments<A: Args> {
 #[derive(Debug, Args)]
 #[group(skip)]
 pub(crate) struct Options {
-    /// The number of nodes to run within this process, each with its own pool; they communicate by QUIC over the
+    /// The number of nodes to run within this process, each with its own pool; they communicate over QUIC on the
     /// loopback interface. [default: 1]
     #[arg(long)]
     nodes: Option<usize>,
@@ -84,7 +84,7 @@ fn run_prepared(
     shown.print(json);
     if let (Some(dir), true) = (&state, suspended) {
         tell(format_args!(
-            "note: everything is kept in {}; the same command goes on from there",
+            "note: the state is in {}; the same command continues from it",
             dir.display()
         ));
     } else if let (Some(dir), Some(_)) = (&state, shown.json.get("set_aside")) {

@@ -17,8 +17,8 @@ pub const SIGN_IN: &str = "/sign-in";
 pub const ACTIONS: &str = "/api/operator";
 
 /// The content security policy: pages load only files of this server, and have no inline script or style.
-const POLICY: &str =
-    "default-src 'self'; style-src 'self'; img-src 'self' data:; frame-ancestors 'none'; base-uri 'none'";
+const POLICY: &str = "default-src 'self'; style-src 'self'; img-src 'self' data:; object-src 'none'; \
+                      form-action 'self'; frame-ancestors 'none'; base-uri 'none'";
 
 /// The accepted host names. Other names are refused, since a foreign page with a name that temporarily resolves to this
 /// machine could read everything ("DNS rebinding").
@@ -149,6 +149,7 @@ pub async fn guard(State(names): State<Arc<Names>>, request: Request, next: Next
         // Required so that forms are sent with their origin.
         (header::REFERRER_POLICY, "same-origin"),
         (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
+        (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
     ] {
         headers.insert(name, HeaderValue::from_static(value));
     }

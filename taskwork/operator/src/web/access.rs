@@ -40,7 +40,7 @@ const FORM_TIMEOUT: Duration = Duration::from_secs(10);
 const SESSION_S: u64 = 12 * 60 * 60;
 /// The lifetime of an operator's session, in seconds.
 const OPERATOR_SESSION_S: u64 = 60 * 60;
-/// The interval at which wrong tokens are logged.
+/// The minimum time between two log lines about wrong tokens.
 const TRIES_INTERVAL: Duration = Duration::from_secs(60);
 /// The paths served without a token: health checks, and the assets of the sign-in form.
 const FOR_ALL: [&str; 4] = ["/livez", "/readyz", "/style.css", "/icon.svg"];
@@ -135,7 +135,7 @@ impl Token {
     /// Reads a token from a file.
     ///
     /// # Errors
-    /// If the file cannot be read, is readable by others, or its token is too short.
+    /// If the file cannot be read, is readable by others, or does not contain one token of at least 20 characters.
     pub(crate) fn read(file: &Path) -> Result<Self, Failure> {
         Self::read_as(Role::Viewer, file)
     }
@@ -158,7 +158,7 @@ impl Token {
 
     pub(super) fn of(role: Role, text: &str) -> Result<Self, &'static str> {
         if !text.bytes().all(|byte| byte.is_ascii_graphic()) {
-            return Err("it does not hold one line of printable characters");
+            return Err("it does not contain one line of printable ASCII characters without spaces");
         }
         if text.len() < TOKEN_CHARS_MIN {
             return Err("its token has less than 20 characters, and could be guessed");
@@ -248,8 +248,8 @@ impl Token {
     }
 }
 
-/// Returns the bearer token of a request. Other schemes belong to a proxy in front: browsers repeat the credentials of
-/// their sign-in there.
+/// Returns the bearer token of a request. Other schemes are for a proxy in front of this server: browsers send the
+/// proxy's credentials with every request.
 pub(super) fn bearer(headers: &HeaderMap) -> Option<&str> {
     let (scheme, token) = text(headers, header::AUTHORIZATION)?.split_once(' ')?;
     scheme.eq_ignore_ascii_case("bearer").then_some(token.trim())

@@ -6,6 +6,7 @@
 //! | `/api/view`, `/api/job/ID` | the data of the pages, as JSON |
 //! | `/api/job/ID/series.csv` | the history of a job, as CSV |
 //! | `/events` | changes, as server-sent events |
+//! | `/metrics`, `/livez`, `/readyz` | metrics of the cluster, liveness and readiness of the server |
 //! | `/sign-in` | the form for the token, if there is one |
 //! | `/api/operator`, `/api/operator/…` | operators and their actions, if they are enabled: see `actions` |
 //!
@@ -40,7 +41,7 @@ pub(crate) use self::{
     single::Single,
 };
 
-/// Returns the metrics of a cluster, and whether they are up to date.
+/// Returns the endpoints for metrics, liveness and readiness.
 fn pages_of_cluster(
     snapshot: impl Fn() -> Snapshot + Send + Sync + 'static,
     ready: impl Fn() -> Result<(), String> + Send + Sync + 'static,

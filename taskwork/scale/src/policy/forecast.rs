@@ -91,7 +91,7 @@ pub(super) struct Size {
     /// The longest start time of the new machines, and their largest minimum bill, in seconds.
     start_s: f64,
     minimum_s: f64,
-    /// The longest quantum of the new machines if it is more than a minute, in seconds.
+    /// The longest quantum of the new machines, of those longer than [`QUANTUM_FINE_MS`], in seconds.
     quantum_s: f64,
 }
 
@@ -256,8 +256,8 @@ impl<'a> Outlook<'a> {
         is_known && self.base <= 0.0 && !self.machines.is_empty() && self.machines.iter().all(is_late)
     }
 
-    /// The number of workers that the search keeps busy. At the cap it is the number that was busy, which is below
-    /// the cap by [`ROOM`](parallelism::ROOM).
+    /// The number of workers that the search keeps busy. At the cap it is the number of workers that were busy: the
+    /// cap divided by [`ROOM`](parallelism::ROOM).
     fn fed(&self, workers: f64) -> f64 {
         let Some(cap) = self.cap else { return workers };
         let some = workers.min(cap);
@@ -279,7 +279,7 @@ impl<'a> Outlook<'a> {
         fed / workers * self.curves.efficiency(fed)
     }
 
-    /// The useful share of the time of the last seventh of the workers.
+    /// The useful share of the time of the last 13 % of the workers, at least one.
     pub(super) fn margin(&self, workers: f64) -> f64 {
         let fewer = (workers / 1.15).min(workers - 1.0).max(0.0);
         let one = self.speed(1.0).max(1e-9);
@@ -350,8 +350,8 @@ impl<'a> Outlook<'a> {
         let is_first = size.nodes <= 1 && self.base <= 0.0;
         // The median, since a few very long jobs dominate the mean.
         let useful_s = forecast.takes_s[1] - size.start_s;
-        // A begun hour is paid in any case. If time has a price but no bound, the jobs should probably need a
-        // quarter of it.
+        // A started billing period is paid in full. Without a deadline, a machine starts only if the median forecast
+        // of the jobs is at least a quarter of that period.
         let is_bound = self.goals.deadline_ms.is_some();
         let quantum_s = if is_bound { 0.0 } else { size.quantum_s * QUANTUM_USED_MIN };
         let is_short = useful_s < size.start_s.max(size.minimum_s) || forecast.takes_s[1] < quantum_s;

@@ -2,8 +2,8 @@
 //!
 //! 1. Observe: spending, start times, progress, windows of ten seconds; the models learn.
 //! 2. Compare sizes: [`choose`](super::choose).
-//! 3. Act if the best size is better by 5 %, or if a bound is in danger. The number grows at once, at most to twice
-//!    as many and four. It falls after three rounds that agree; each machine leaves when its paid time ends.
+//! 3. Act if the best size is better by 5 %, or if a bound is in danger. The number grows at once, to at most
+//!    twice the present number plus four. It falls after three rounds that agree; each machine leaves when its paid time ends.
 //! 4. Never exceed the budget by more than the quanta that have begun: machines leave before their next quantum.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -273,7 +273,7 @@ impl Policy {
         let of_job = |known: &JobKnown| {
             let before = total(&known.program).left(known.progress.work);
             let Some(left) = known.progress.left() else { return before };
-            // An estimate of the total predicts the rest less well, the smaller the rest is.
+            // The smaller the rest, the less accurately the estimated total predicts it.
             let before = Guess { sigma: before.sigma * (1.0 + known.progress.work / left.median), ..before };
             left.combine(before)
         };
