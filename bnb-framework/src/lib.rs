@@ -57,7 +57,7 @@
 //!     type Solution = Vec<bool>;
 //!     const GOAL: Goal = Goal::Maximise;
 //!
-//!     /// No more than by filling the room with the best of what is left, the last item in part.
+//!     /// An upper bound: fill the room with the best remaining items, and with a part of the next one.
 //!     fn bound(&self, state: &mut Packing, _best: Option<u64>) -> Option<u64> {
 //!         let (mut value, mut room) = (state.value, state.room);
 //!         for &(v, w) in &self.items[state.taken.len()..] {
@@ -86,10 +86,9 @@
 //! # Ok::<(), bnb_framework::JobError>(())
 //! ```
 //!
-//! [`Solver`] runs on all cores; `.nodes(4)` starts four nodes within the process. [`sequential::solve`] is
-//! the plain reference implementation: it does not use the runtime, and without pruning it visits exactly as
-//! many states as a parallel search. [`cli::ParseProblem`] turns a problem into a program with the commands
-//! `solve`, `node` and `submit`.
+//! [`Solver`] runs on all cores; `.nodes(4)` starts four nodes within the process. [`sequential::solve`] is the plain
+//! reference implementation: it does not use the runtime. Without pruning, both searches visit the same number of
+//! states. [`cli::ParseProblem`] turns a problem into a program with the commands `solve`, `node` and `submit`.
 //!
 //! # Results of a search
 //!

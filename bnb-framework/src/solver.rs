@@ -45,9 +45,9 @@ pub struct Progress<P: Problem> {
     pub states: u64,
     /// The cost of the best solution so far.
     pub best: Option<P::Cost>,
-    /// A bound, as a number, that no solution improves on: the bound of the open states, as far as the nodes
-    /// have reported it. On a cluster it may be some seconds old. `None` if it is unknown, or costs are
-    /// not numbers.
+    /// A bound on the cost of every solution, as a number: the better of the best cost so far and the reported bound
+    /// of the open states. On a cluster it may be some seconds old. `None` if it is unknown, or costs are not
+    /// numbers.
     pub bound: Option<f64>,
     /// The distance between the best solution and that bound, as a share of the solution's cost.
     pub gap: Option<f64>,
@@ -74,7 +74,8 @@ pub enum End {
     TimeLimit,
     /// The search was stopped from outside.
     Stopped,
-    /// Parts of the tree were [set aside](taskwork::Report::set_aside): nodes were lost with them again and again.
+    /// Parts of the tree were [set aside](taskwork::Report::set_aside): after several consecutive node losses or
+    /// panics.
     Incomplete,
     /// The search was suspended, and continues from its [state](Solver::state).
     Suspended,
@@ -98,19 +99,20 @@ impl std::fmt::Display for End {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Solved<P: Problem> {
-    /// The best solution; `None` if there is none, or none of interest.
+    /// The best solution; `None` if no solution was found that meets the target and improves on the cutoff.
     pub best: Option<Best<P::Cost, P::Solution>>,
-    /// Whether the whole tree was searched, so that no better solution exists, except for the
-    /// tolerance.
+    /// Whether the search covered the whole tree: no solution is better than the best one by more than the tolerance.
     pub proven: bool,
     /// The reason why the search has stopped.
     pub end: End,
-    /// A bound that no solution improves on. `None` if none is known, because the search was stopped or
-    /// reached its target, or if there is no solution.
+    /// A bound on the cost of every solution. `None` if the search ended as stopped, suspended, incomplete or at its
+    /// target, if a limit ended a search without pruning, or if a search without target and cutoff has no solution
+    /// and omitted no part.
     pub bound: Option<P::Cost>,
     /// The solutions that were [collected](Solver::collect), the best first.
     pub collected: Vec<Best<P::Cost, P::Solution>>,
-    /// Whether these are all the solutions requested, because there were no more than could be kept.
+    /// Whether `collected` contains all requested solutions: the search is proven, and [`Collect::at_most`] cut off
+    /// none within the requested distance.
     pub collected_all: bool,
     /// States visited.
     pub states: u64,
@@ -175,10 +177,10 @@ impl<P: Problem> Solver<P> {
         self
     }
 
-    /// Makes the search visit the same states and find the same solution for any number of workers and nodes.
-    /// Parts of a batch then do not learn from each other, so more states may be visited. The point at which a limit or
-    /// a target stops the search still depends on timing. The order is depth first, regardless of the
-    /// [strategy](Self::strategy).
+    /// Makes the search visit the same states and find the same solution for any number of workers and nodes. The
+    /// parts of a batch (see [`Replicable`]) then do not use each other's solutions, so the search may visit more
+    /// states. The point at which a limit or a target stops the search still depends on timing. The order is depth
+    /// first, regardless of the [strategy](Self::strategy).
     #[must_use]
     pub fn replicable(mut self, replicable: Replicable) -> Self {
         self.options.replicable = Some(replicable);
@@ -208,16 +210,16 @@ impl<P: Problem> Solver<P> {
         self
     }
 
-    /// Sets the maximum time of the search, counted from its first state by the node that has searched
-    /// longest. No time passes while a job is suspended, since no node searches.
+    /// Sets the maximum search time. Each node counts its own search time, starting from the largest count that it
+    /// has received; the largest count applies. No time passes while a job is suspended, since no node searches.
     #[must_use]
     pub fn time_limit(mut self, limit: Duration) -> Self {
         self.options.time_limit_ms = Some(u64::try_from(limit.as_millis()).unwrap_or(u64::MAX));
         self
     }
 
-    /// Sets the approximate maximum number of states that all nodes together visit. It is exceeded by a few,
-    /// since no node counts for all.
+    /// Sets the approximate maximum number of states that all nodes together visit. The search may exceed this number
+    /// slightly, since no single node counts all states.
     #[must_use]
     pub fn state_limit(mut self, states: u64) -> Self {
         self.options.states_max = Some(states);
@@ -231,10 +233,10 @@ impl<P: Problem> Solver<P> {
         self
     }
 
-    /// Sets the share of the time, from 0 to 1, for the problem's heuristics
-    /// ([`Problem::construct`], [`Problem::improve`]) at first and while they find better solutions; the default is
-    /// 0.1. A search that is [replicable](Self::replicable), that [collects](Self::collect) solutions or that does
-    /// not [prune](Self::pruning) uses none.
+    /// Sets the initial share of the workers' time, from 0 to 1, for the problem's heuristics
+    /// ([`Problem::construct`], [`Problem::improve`]); the default is 0.1. The share falls after each round without
+    /// an improvement; an improvement restores it. A search that is [replicable](Self::replicable), that
+    /// [collects](Self::collect) solutions or that does not [prune](Self::pruning) uses none.
     #[must_use]
     pub fn heuristics(mut self, share: f64) -> Self {
         self.options.heuristics = share;
@@ -248,22 +250,23 @@ impl<P: Problem> Solver<P> {
         self
     }
 
-    /// Keeps the search's state in a directory, from which it continues. The state has a
-    /// own [time limit](State::time_limit), which suspends the search; a limit of the
-    /// [search](Self::time_limit) ends it for good.
+    /// Keeps the search's state in a directory, from which it continues. The state has its own [time
+    /// limit](State::time_limit), which suspends the search; the limit of the [search](Self::time_limit) ends it for
+    /// good.
     #[must_use]
     pub fn state(mut self, state: State) -> Self {
         self.state = Some(state);
         self
     }
 
-    /// Returns a handle that stops the search from another thread; one that keeps its [state](Self::state) is
-    /// suspended.
+    /// Returns a handle that stops the search from another thread. A search with a [state](Self::state) is suspended
+    /// instead.
     pub fn stopper(&self) -> Stopper {
         self.stopper.clone()
     }
 
-    /// Calls `tell` regularly while the search runs, on a thread of the runtime. It must not block.
+    /// Calls `tell` regularly: on a thread of the runtime for [`run`](Self::run), and inside
+    /// [`SubmittedSearch::solved`] for [`submit`](Self::submit). It must not block.
     #[must_use]
     pub fn on_progress(mut self, every: Duration, tell: impl FnMut(&Progress<P>) + Send + 'static) -> Self {
         self.observer = Some(Observer { every, tell: Box::new(tell) });
@@ -292,10 +295,9 @@ impl<P: Problem> Solver<P> {
         Ok(Solved::from_report(&job.run()?, &options))
     }
 
-    /// Submits the search to the nodes of a cluster, which run [`SearchTask<P>`](SearchTask) under its
-    /// [default name](taskwork::NodeBuilder::task). All options apply there, too; the
-    /// [stopper](Self::stopper) cancels the search, and [progress](Self::on_progress) is reported, while
-    /// [`SubmittedSearch::solved`] waits for its end.
+    /// Submits the search to the nodes of a cluster, which run [`SearchTask<P>`](SearchTask) under its [default
+    /// name](taskwork::NodeBuilder::task). All search options apply; the [stopper](Self::stopper) cancels the search,
+    /// and [progress](Self::on_progress) is reported, while [`SubmittedSearch::solved`] waits for its end.
     ///
     /// # Errors
     /// As for [`job`](Self::job) and [`Client::submit`]; also if a number of nodes or workers, or a directory for the
@@ -315,18 +317,19 @@ impl<P: Problem> Solver<P> {
         &self.problem
     }
 
-    #[cfg_attr(not(feature = "cli"), allow(dead_code, reason = "the command line alone asks for it"))]
+    #[cfg_attr(not(feature = "cli"), allow(dead_code, reason = "only the command line calls it"))]
     pub(crate) fn started_from(self) -> Option<Best<P::Cost, P::Solution>> {
         self.start
     }
 
-    /// Puts the problem into the form in which every solution is at a leaf; `None` if it has none.
+    /// Replaces the problem by its form in which every solution is at a leaf. Returns `None` if the problem has no
+    /// such form.
     pub(crate) fn with_every_solution(self) -> Option<Self> {
         let problem = self.problem.with_every_solution()?;
         Some(Self { problem, ..self })
     }
 
-    #[cfg_attr(not(feature = "cli"), allow(dead_code, reason = "the command line alone asks for it"))]
+    #[cfg_attr(not(feature = "cli"), allow(dead_code, reason = "only the command line calls it"))]
     pub(crate) fn without_time_limit(mut self) -> Self {
         self.options.time_limit_ms = None;
         self
@@ -342,10 +345,9 @@ impl<P: Problem> Solver<P> {
     /// belong to the job: the caller that runs it provides them.
     ///
     /// # Errors
-    /// [`JobError::Setting`] if the share of the time for heuristics is not from 0 to 1, or if the options contradict
-    /// each other: a replicable search collects solutions, although the solutions collected in one part would be known
-    /// in another; solutions are collected for a problem that does not visit [every one](Problem::with_every_solution);
-    /// or pruning is off, but some option needs it.
+    /// [`JobError::Setting`] if the heuristics' share is not from 0 to 1, a replicable search collects solutions, a
+    /// search collects solutions of a problem that does not visit [every one](Problem::with_every_solution), or
+    /// pruning is off and an option needs it.
     pub fn job(self) -> Result<Job<SearchTask<P>>, JobError> {
         Ok(self.checked()?.into_parts().0)
     }
@@ -412,7 +414,7 @@ impl<P: Problem> Solved<P> {
     pub fn from_report(report: &Report<SearchTask<P>>, options: &Options<P::Cost>) -> Self {
         let best = report.var::<Incumbent<P>>().map(|best| (*best).clone());
         let tally = &report.output;
-        // The solution that the search started with need not be of interest.
+        // The start solution may miss the target or the cutoff.
         let best = best.filter(|best| options.is_of_interest(P::GOAL, &best.cost));
         let is_met = options.target.is_some() && best.is_some();
         let end = match tally.halt {
@@ -421,14 +423,14 @@ impl<P: Problem> Solved<P> {
             _ if !report.set_aside.is_empty() => End::Incomplete,
             _ if !report.finished => End::Stopped,
             None => End::Proven,
-            // The solution that met the target is known, so no search stops for that reason.
+            // Unreachable: a search that stops at its target has a solution that meets it, so `is_met` is true.
             Some(Halt::Target) => End::Stopped,
             Some(Halt::States) => End::StateLimit,
             Some(Halt::Time) => End::TimeLimit,
         };
         let least = match &best {
             Some(best) => [Some(best.cost), None],
-            // Everything better than these was either searched or is in `left`.
+            // Each part that may contain a better cost was searched, or its bound is in `left`.
             None => [options.target, options.cutoff],
         };
         let known = least.into_iter().chain([tally.left]).flatten();

@@ -78,7 +78,7 @@
 //! | [`Context::get_var`], [`set_var`](Context::set_var) | the [`Variable`]s that all tasks share, such as the best solution | one load, one compare |
 //! | [`Context::output`] | the output of this task: an [`Output`], merged exactly once | nothing |
 //! | [`Context::companion`] | the framework's [`Companion`] on this node, if it has one | nothing |
-//! | [`Context::spawn`] | makes a task of a part that the program knows; [`Outcome::Wait`] waits for all of them | |
+//! | [`Context::spawn`] | creates a child task for a part of the work; [`Outcome::Wait`] waits for all spawned tasks | |
 //! | [`Context::waker`] | lets an external event end the task's waiting | |
 //!
 //! A variable is declared in [`Task::variables`] and only ever improves:
@@ -128,9 +128,9 @@
 //! # }
 //! ```
 //!
-//! Nodes work only on jobs of their own [`Release`]: start and submit with the same build. A node listens for nodes of the
-//! same machine, unless it has [another address](NodeBuilder::listen). If a node is lost, the others continue from its last
-//! write, about a second earlier, and the result counts each task once.
+//! Nodes work only on jobs of their own [`Release`]: start and submit with the same build. By default a node accepts
+//! connections only from its own machine; [`listen`](NodeBuilder::listen) sets another address. If a node is lost,
+//! the others continue from its last write, about a second earlier, and the result counts each task once.
 //!
 //! [`client`] describes jobs, progress and cancellation, and [`client::blocking`] works without `async`. With the crate
 //! `taskwork-cli` a program has the commands `node` and `submit`; the command `taskwork` shows and controls clusters.

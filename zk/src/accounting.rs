@@ -16,10 +16,10 @@
 //! create left/<node>, delete held/<node>     the clean leave: of the attempt, not of the cluster
 //! ```
 //!
-//! This is one multi, so it is atomic: it leads from one partition of the work to another. If it fails on an
-//! id, another node toggled that id first, or the read was stale: the multi is rebuilt after a `sync`, with
-//! the same txn id. If its outcome is unknown, the caller retries with the same [`Transaction`] until the
-//! outcome is known. So every transaction counts exactly once.
+//! This is one multi, so it is atomic: before and after it, each task is in exactly one of `parked/`, `held/`,
+//! `transit/`, `quarantine/` and the committed completions. If it fails on an id, another node toggled that id first,
+//! or the read was stale: the multi is rebuilt after a `sync`, with the same txn id. If its outcome is unknown, the
+//! caller retries with the same [`Transaction`] until the outcome is known. So every transaction counts exactly once.
 //!
 //! A [`Claim`] moves tasks that belong to no living node to `transit/`; the next transaction of the claiming
 //! node takes them from there.
@@ -127,7 +127,8 @@ pub async fn commit(
                 }
                 return Ok(committed);
             }
-            // An earlier try was the leave: the membership has ended, and the txn id was removed since.
+            // An earlier try committed the leave. After that the membership ended, and the cleanup of departed nodes
+            // removed the txn id.
             Err(CommitError::NotMember)
                 if transaction.leave && has_left(store, attempt, transaction).await? =>
             {
@@ -159,8 +160,8 @@ async fn prepare(
             Err(refusal @ (CommitError::NotMember | CommitError::AttemptOver)) => refusal,
             other => return other.map(Some),
         };
-        // An earlier try may have been the leave, after which the membership ends. Or receivers may have
-        // taken the tasks that it gave away, and removed the chunks while this try wrote them again.
+        // An earlier try may be committed: the node has left and is no longer a member, or receivers took its granted
+        // tasks and removed the chunks while this try wrote them again.
         if is_committed(store, attempt, transaction).await? {
             return Ok(None);
         }

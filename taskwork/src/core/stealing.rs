@@ -5,7 +5,7 @@
 //! |---|---|---|
 //! | the member to ask, and the time | [`Run::ask`] | [`thief`](super::thief) |
 //! | whether a thief may wait here | [`Run::admit`] | [`victim`](super::victim) |
-//! | which thief gets how many tasks, and which are denied | [`Run::serve`] | [`victim`](super::victim) |
+//! | the next thief and the number of its tasks; the thieves to deny | [`Run::serve`] | [`victim`](super::victim) |
 //! | when grants are closed, and tasks come back | [`Run::hear`], [`Run::left`] | [`victim`](super::victim), [`given`](super::given) |
 //! | whether this node takes a grant | [`Run::granted`] | [`receipts`](super::receipts) |
 //! | which grants wait until this node may hold tasks | [`Run::hold_back`] | this file |
@@ -40,7 +40,7 @@ impl Run {
             Message::Deny { request } => self.thief.denied(around.now, request),
             Message::Grant { grant, request, settled_below, tasks } => {
                 let granted = Granted { from, grant, request, settled_below, tasks };
-                // It must not hold any task before it is enrolled.
+                // This node must not hold a task before it is enrolled.
                 if around.drain.is_none() && self.enrolment != Enrolment::Done {
                     self.hold_back(around, granted);
                 } else {
@@ -67,7 +67,7 @@ impl Run {
 impl Run {
     /// Sends a steal request if one is due.
     pub(super) fn ask(&mut self, around: &mut Surroundings) {
-        // A task that arrived now could not start.
+        // The enrolment is pending, so a received task could not start yet.
         if self.enrolment == Enrolment::Asked {
             return;
         }
@@ -159,8 +159,8 @@ impl Run {
         }
     }
 
-    /// Takes tasks out of the pool for the next thief, or denies thieves that have waited too long; and repeats
-    /// unacknowledged grants.
+    /// Takes tasks out of the pool for the next thief, or denies thieves that have waited too long or find the pool
+    /// idle. Then sends overdue grants again.
     pub(super) fn serve(&mut self, around: &mut Surroundings) {
         match self.victim.step(around.now, around.pool, &around.limits) {
             Serving::Nothing => {}

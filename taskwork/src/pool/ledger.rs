@@ -1,7 +1,8 @@
 //! Completed tasks that are not committed yet, and the output of all completed tasks.
 //!
-//! A completion counts in the next [cut](super::cut), or in the one after it, or with its basis: while the
-//! basis is tentative, the completion is kept separately.
+//! The next [cut](super::cut) contains a completion, or the one after it if the worker has already passed its point.
+//! The ledger keeps a completion on a tentative basis separately until the basis is firm, and drops it if the basis
+//! is void.
 
 use std::collections::BTreeMap;
 
@@ -19,10 +20,10 @@ use crate::{
 pub(super) struct Ledger<O> {
     /// The ids to toggle for completions since the last cut.
     toggles: Toggles,
-    /// The merged output of every task completed here in this attempt, committed or not. Each commit writes
-    /// all of it, so that a repeated commit adds nothing twice.
+    /// The merged output of the tasks completed here in this attempt, committed or not, without those in `after` and
+    /// `parts`. Each commit writes the whole output, so a repeated commit adds nothing twice.
     total: O,
-    /// Completions after a worker's point of the current cut.
+    /// Completions by workers that have passed their point of the current cut; the next cut contains them.
     after: Option<Part<O>>,
     /// Completions on bases that were tentative at the time.
     parts: BTreeMap<Basis, Part<O>>,
@@ -46,7 +47,8 @@ impl<O: Output> Part<O> {
 }
 
 impl<O: Output> Ledger<O> {
-    /// Records a completed task: its own half, its children's halves, and its output.
+    /// Records a completed task: the toggle of its id, the toggles of the ids that it names, and its output. Drops a
+    /// void completion.
     pub(super) fn complete(&mut self, standing: Standing, completed: &Completed<'_>, output: O) {
         match standing {
             Standing::Void => {}
@@ -73,8 +75,8 @@ impl<O: Output> Ledger<O> {
         self.after.is_some() || self.parts.keys().any(|&basis| judge(basis) == Judgement::Firm)
     }
 
-    /// Finishes a cut: returns the ids to toggle since the last one, and the output of all completions before
-    /// it.
+    /// Finishes a cut. Returns the ids to toggle since the previous cut, and the merged output of all completions up
+    /// to this cut.
     pub(super) fn finish(
         &mut self,
         cut: u64,
