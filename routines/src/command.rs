@@ -72,8 +72,9 @@ enum Command {
 #[derive(Debug, Clone, Args)]
 #[group(skip)]
 struct StoreArguments {
-    /// The folder for packages and results, which all nodes and gateways share.
-    #[arg(long, value_name = "DIR", env = "ROUTINES_STORE")]
+    /// The place of packages and results, which all nodes and gateways share: a folder, as a path or `file:///PATH`, or a
+    /// bucket, `s3://BUCKET/PREFIX`.
+    #[arg(long, value_name = "STORE", env = "ROUTINES_STORE")]
     store: PathBuf,
 }
 
@@ -93,7 +94,7 @@ struct Deploy {
 struct NodeOptions {
     #[command(flatten)]
     store: StoreArguments,
-    /// The folder for pipes and temporary files of runtimes. Default: the system's folder for temporary files
+    /// The folder for packages, and for pipes and temporary files of runtimes. Default: the system's folder for temporary files
     #[arg(long, value_name = "DIR")]
     work: Option<PathBuf>,
     /// The interpreter of packages with the runtime python3, version 3.9 or later.
@@ -223,7 +224,7 @@ fn node(arguments: NodeOptions) -> Result<ExitCode, Failure> {
     host.install().map_err(|_| Failure::failed("this process has a node of routines already"))?;
     let ran = run_node(&arguments.options.label(label).label(direct), kinds(), NAME, VERSION);
     if let Some(host) = Host::current() {
-        host.starter.remove();
+        host.remove();
     }
     ran
 }
@@ -266,7 +267,7 @@ impl Access {
             let client = self.cluster.client(&Notes::default())?.release(release);
             let client = client.submitter(submitter()).connect().await?;
             let client = client.with_patience(Some(self.patience.of_a_step()));
-            let service = Service::new(Client::clone(&client), store.clone());
+            let service = Service::new(Client::clone(&client), store.clone())?;
             let done = with(service, store, Client::clone(&client)).await;
             client.close().await;
             done
@@ -286,7 +287,7 @@ impl Access {
             let results = service.results(&id).await?;
             let mut from = 0;
             loop {
-                let lines = results.lines(from, PART, PART_BYTES).map_err(ServiceError::from)?;
+                let lines = Service::lines(&results, from, PART, PART_BYTES).await?;
                 let Some(last) = lines.last() else { return Ok(id.to_string()) };
                 from = last.index + 1;
                 lines.iter().try_for_each(|line| show(&line.json))?;

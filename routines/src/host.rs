@@ -39,7 +39,7 @@ impl Host {
     pub(crate) fn new(store: Store, work: &Path, python: PathBuf, workers: usize) -> io::Result<Self> {
         Ok(Self {
             store,
-            packages: Packages::default(),
+            packages: Packages::within(work)?,
             starter: Starter::new(work, python)?,
             pool: Pool::new(workers + IDLE_MORE),
             writers: Mutex::default(),
@@ -57,6 +57,12 @@ impl Host {
 
     pub(crate) fn current() -> Option<&'static Self> {
         HOST.get()
+    }
+
+    /// Removes the files of this host when the process exits: statics are not dropped.
+    pub(crate) fn remove(&self) {
+        self.starter.remove();
+        self.packages.remove();
     }
 
     /// Returns an idle runtime of a package, or starts one.
@@ -81,7 +87,7 @@ impl Host {
     /// Returns the writer of a job's results.
     ///
     /// # Errors
-    /// If the folder for them cannot be created.
+    /// If its thread cannot be started.
     pub(crate) fn writer(&self, key: &str) -> io::Result<Arc<Writer>> {
         let mut writers = self.writers.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(writer) = writers.get(key).and_then(Weak::upgrade) {
@@ -89,8 +95,8 @@ impl Host {
         }
         writers.retain(|_, writer| writer.strong_count() > 0);
         // A new writer may not reuse the names of an earlier one.
-        let name = format!("{}-{:016x}", self.name, rand::random::<u64>());
-        let writer = Arc::new(Writer::start(self.store.job(key), name)?);
+        let name = format!("{}/{}-{:016x}", Store::job(key), self.name, rand::random::<u64>());
+        let writer = Arc::new(Writer::start(self.store.objects.clone(), name)?);
         writers.insert(key.to_owned(), Arc::downgrade(&writer));
         Ok(writer)
     }

@@ -1,5 +1,7 @@
 //! Packages of routines: folders with `routine.toml`, named by a digest of their content.
 
+mod archive;
+
 use std::{
     fs::{self, File},
     io::{self, Read as _},

@@ -3,7 +3,6 @@
 use std::{
     convert::Infallible,
     io,
-    path::PathBuf,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
@@ -24,7 +23,7 @@ use crate::{
     package::Package,
     runtime::{Installed, Packages},
     search::{Best, Foreign, result_of},
-    store::{Body, Outcome, Results, ResultsError, Store, StoreError},
+    store::{Body, Line, Outcome, Results, ResultsError, Store, StoreError},
     tally::Tally,
     wire::{CallError, EntryKind, ErrorKind},
 };
@@ -115,8 +114,14 @@ impl<'a> Name<'a> {
 }
 
 impl Service {
-    pub(crate) fn new(client: Client, store: Store) -> Self {
-        Self { client, store, recent: Arc::default(), submitting: Arc::default(), packages: Arc::default() }
+    /// # Errors
+    /// If the folder for packages cannot be created.
+    pub(crate) fn new(client: Client, store: Store) -> Result<Self, ServiceError> {
+        let packages = Packages::within(&std::env::temp_dir());
+        let packages = packages
+            .map_err(|error| ServiceError::Invalid(format!("no folder for temporary files: {error}")))?;
+        let (recent, submitting, packages) = (Arc::default(), Arc::default(), Arc::new(packages));
+        Ok(Self { client, store, recent, submitting, packages })
     }
 
     /// Submits a job. If there is one with the same key of the user, that is returned, and not new.
@@ -126,17 +131,20 @@ impl Service {
         work: Work,
         key: Option<&str>,
     ) -> Result<(JobId, bool), ServiceError> {
-        let (store, of) = (self.store.clone(), routine.to_owned());
-        let package = blocking(move || store.resolve(&of)).await??;
+        let installed = self.package(routine).await?;
+        let package = &installed.package;
         let kind = package.description.kind;
-        let space = space_of(work, &package)?;
+        let space = space_of(work, package)?;
         let name = package.name();
         let Some(key) = key else {
-            let order =
-                Order { digest: package.digest, key: format!("{:032x}", rand::random::<u128>()), space };
+            let order = Order {
+                digest: package.digest.clone(),
+                key: format!("{:032x}", rand::random::<u128>()),
+                space,
+            };
             return Ok((self.send(order, kind, &name).await?, true));
         };
-        let order = Order { digest: package.digest, key: key_of(key), space };
+        let order = Order { digest: package.digest.clone(), key: key_of(key), space };
         let _one = self.submitting.lock().await;
         for entry in self.client.overview().await?.jobs {
             let Some(record) = entry.record.filter(|record| record.program == NAME) else { continue };
@@ -260,10 +268,21 @@ impl Service {
         let Some(ended) = self.successful(id).await?.ended else {
             return Err(ServiceError::Invalid(format!("job {id} is a search, which has one result")));
         };
-        let folder = self.folder(id).await?;
-        let results = Arc::new(blocking(move || Results::open(&folder, ended)).await??);
+        let (objects, folder) = (self.store.objects.clone(), self.folder(id).await?);
+        let results = Arc::new(blocking(move || Results::open(objects, &folder, ended)).await??);
         self.recent(|recent| *recent = Some((id.clone(), Arc::clone(&results))));
         Ok(results)
+    }
+
+    /// Reads results, as [`Results::lines`] does.
+    pub(crate) async fn lines(
+        results: &Arc<Results>,
+        from: u64,
+        most: usize,
+        bytes_max: usize,
+    ) -> Result<Vec<Line>, ServiceError> {
+        let results = Arc::clone(results);
+        Ok(blocking(move || results.lines(from, most, bytes_max)).await??)
     }
 
     /// Returns the result of a successful search as JSON; `None` if the job makes calls.
@@ -292,9 +311,9 @@ impl Service {
         with(&mut self.recent.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    async fn folder(&self, id: &JobId) -> Result<PathBuf, ServiceError> {
+    async fn folder(&self, id: &JobId) -> Result<String, ServiceError> {
         let record = self.client.record(id).await.map_err(|error| missing(error, id))?;
-        Ok(self.store.job(name_of(&record, id)?.key))
+        Ok(Store::job(name_of(&record, id)?.key))
     }
 
     async fn tally(&self, id: &JobId) -> Result<Tally, ServiceError> {

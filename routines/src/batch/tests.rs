@@ -16,7 +16,7 @@ use crate::{
     package::Package,
     ranges::Ranges,
     runtime::{Event, Starter},
-    store::Results,
+    store::{Results, Store},
     testing::{Fixture, fixture, package},
     wire::{EntryKind, ErrorKind, Step},
 };
@@ -98,13 +98,16 @@ impl Run {
     fn run(&self, job: Job<Batch>) -> (Report<Batch>, Vec<Value>) {
         let report = job.run().unwrap();
         assert_eq!(report.output.ended, self.order.space.len());
-        let folder = fixture().store.job(&self.order.key);
-        let results = Results::open(&folder, report.output.ended).unwrap();
+        let results = results(&self.order, report.output.ended);
         let lines = results.lines(0, usize::MAX, usize::MAX).unwrap();
         assert!((0..).zip(&lines).all(|(index, line)| line.index == index), "each index is there once");
         let outcomes = lines.iter().map(|line| serde_json::from_str(&line.json).unwrap()).collect();
         (report, outcomes)
     }
+}
+
+fn results(order: &Order, ended: u64) -> Results {
+    Results::open(fixture().store.objects.clone(), &Store::job(&order.key), ended).unwrap()
 }
 
 fn range(to: i64) -> Space {
@@ -251,10 +254,10 @@ fn cut_neither_cancels_nor_ends_running_call() {
 fn calls_are_open_in_encoded_task_until_results_are_durable() {
     const CALLS: u64 = 20;
     let run = Run::of("square", "", range(20));
-    let folder = fixture().store.job(&run.order.key);
+    let folder = fixture().folder.join("store").join(Store::job(&run.order.key));
     let mut live = Live::new(Host::current().unwrap(), &run.order, Arc::default()).unwrap();
     // No result can be written.
-    fs::remove_dir(&folder).unwrap();
+    fs::create_dir_all(folder.parent().unwrap()).unwrap();
     fs::write(&folder, "in the way").unwrap();
     let mut batch = Batch::of(CALLS);
     let deadline = Instant::now() + Duration::from_secs(60);
@@ -275,7 +278,6 @@ fn calls_are_open_in_encoded_task_until_results_are_durable() {
     let decoded: Batch = serde_json::from_slice(&encoded).unwrap();
     assert_eq!(decoded.open, Ranges::from(0..CALLS));
     fs::remove_file(&folder).unwrap();
-    fs::create_dir(&folder).unwrap();
     let mut live = batch.live.take().unwrap();
     let mut ended = 0;
     while ended < CALLS {
@@ -284,7 +286,7 @@ fn calls_are_open_in_encoded_task_until_results_are_durable() {
         ended += live.settled().iter().map(|tally| tally.ended).sum::<u64>();
     }
     assert!(live.is_done());
-    assert_eq!(Results::open(&folder, CALLS).unwrap().len(), 20);
+    assert_eq!(results(&run.order, CALLS).len(), 20);
 }
 
 #[test]

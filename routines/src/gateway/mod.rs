@@ -15,7 +15,7 @@
 //! Errors are problems as in RFC 9457. A request with a body has the type `application/json`, which other sites cannot
 //! send from a browser. The server listens on this machine only.
 
-mod lines;
+mod parts;
 mod problem;
 
 use std::{convert::Infallible, net::SocketAddr, sync::Arc, time::Duration};
@@ -46,7 +46,7 @@ use taskwork_cli::{
 };
 use tokio::{net::TcpListener, time};
 
-use self::{lines::Lines, problem::Problem};
+use self::{parts::Parts, problem::Problem};
 use crate::{
     request::{self, JobRequest},
     service::{Service, ServiceError},
@@ -211,15 +211,12 @@ async fn results(
     let results = gateway.service.results(&id).await?;
     let accepts_lines = headers.get(header::ACCEPT).is_some_and(|accept| accept == NDJSON);
     if accepts_lines {
-        let body = Body::new(Lines::new(results, from, deadline));
+        let body = Body::new(Parts::of_results(results, from, deadline));
         return Ok(([(header::CONTENT_TYPE, NDJSON)], body).into_response());
     }
     let limit = limit.unwrap_or(PAGE).clamp(1, PAGE_MAX);
     let count = results.len();
-    let lines = tokio::task::spawn_blocking(move || results.lines(from, limit + 1, PAGE_BYTES)).await;
-    let mut lines = lines
-        .map_err(|error| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?
-        .map_err(ServiceError::from)?;
+    let mut lines = Service::lines(&results, from, limit + 1, PAGE_BYTES).await?;
     // The line after the page is the first of the next one. A page of large results ends earlier.
     let next = if lines.len() > limit {
         lines.pop().map(|line| line.index)

@@ -1,7 +1,9 @@
-//! The packages that a node has checked.
+//! The packages that a process has unpacked and checked.
 
 use std::{
     collections::HashMap,
+    fs, io,
+    path::Path,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering::Relaxed},
@@ -9,11 +11,16 @@ use std::{
     time::Duration,
 };
 
+use taskwork_child::{WorkDir, sweep};
+
 use super::Runtime;
 use crate::{
-    package::{Package, PackageError},
+    package::Package,
     store::{Store, StoreError},
 };
+
+/// The prefix of the names of folders with packages.
+const PREFIX: &str = "routines-packages-";
 
 /// The assumed duration of the first call of a routine: the first frame then has one call.
 const FIRST: Duration = Duration::from_secs(1);
@@ -31,9 +38,12 @@ pub(crate) struct Installed {
     pace: AtomicU64,
 }
 
-/// The packages that this process has checked.
-#[derive(Debug, Default)]
-pub(crate) struct Packages(Mutex<Known>);
+/// The packages that this process has unpacked and checked.
+#[derive(Debug)]
+pub(crate) struct Packages {
+    folder: WorkDir,
+    known: Mutex<Known>,
+}
 
 #[derive(Debug, Default)]
 struct Known {
@@ -43,13 +53,30 @@ struct Known {
 }
 
 impl Packages {
-    /// Returns a package of a store, which is checked once.
-    pub(crate) fn get(&self, store: &Store, digest: &str) -> Result<Arc<Installed>, PackageError> {
+    /// Creates a place for packages below a folder.
+    ///
+    /// # Errors
+    /// If the folder cannot be written.
+    pub(crate) fn within(folder: &Path) -> io::Result<Self> {
+        fs::create_dir_all(folder)?;
+        sweep(folder, PREFIX);
+        Ok(Self { folder: WorkDir::within(folder, PREFIX)?, known: Mutex::default() })
+    }
+
+    /// Removes the unpacked packages when the process exits: statics are not dropped.
+    pub(crate) fn remove(&self) {
+        if let Err(error) = fs::remove_dir_all(self.folder.path()) {
+            tracing::debug!(%error, "cannot remove the folder of packages");
+        }
+    }
+
+    /// Returns a package of a store, which is unpacked and checked once.
+    pub(crate) fn get(&self, store: &Store, digest: &str) -> Result<Arc<Installed>, StoreError> {
         if let Some(installed) = self.known().packages.get(digest) {
             return Ok(Arc::clone(installed));
         }
-        // Without the lock: a check reads all files.
-        let package = store.package(digest)?;
+        // Without the lock: this reads all files.
+        let package = store.package(digest, self.folder.path())?;
         Ok(self.known().add(package))
     }
 
@@ -58,14 +85,14 @@ impl Packages {
         if let Some(installed) = self.known().find(routine) {
             return Ok(installed);
         }
-        let package = store.resolve(routine)?;
-        let mut known = self.known();
-        known.names.insert(package.name(), package.digest.clone());
-        Ok(known.add(package))
+        let installed = self.get(store, &store.resolve(routine)?)?;
+        let Package { digest, .. } = &installed.package;
+        self.known().names.insert(installed.package.name(), digest.clone());
+        Ok(installed)
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,80 +1,69 @@
 //! Texts of direct calls: arguments and outcomes.
 
 use std::{
-    fs::{self, File},
     io,
-    path::PathBuf,
-    time::{Duration, SystemTime},
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use serde::{Deserialize, Serialize};
 
-use super::{Store, create_new};
+use super::Store;
 
 /// The maximum size of a text in a message, in bytes.
 const INLINE_BYTES_MAX: usize = 512 << 10;
 
-/// The age at which the file of a text is removed: its call has ended long before.
+/// The age at which the object of a text is removed: its call has ended long before.
 const AGE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// The number of hexadecimal digits of the name of a file.
+/// The number of hexadecimal digits of the name of an object. The first half is the second at which it is removed.
 const NAME_DIGITS: usize = 32;
+
+/// The folder of texts.
+const VALUES: &str = "values";
 
 /// A text in JSON.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Body {
     Inline(String),
-    /// A file in the store, which the caller removes.
+    /// An object in the store, which the caller removes.
     Stored(String),
 }
 
 impl Body {
-    /// Returns whether a text needs a file.
+    /// Returns whether a text needs an object.
     pub(crate) fn is_large(text: &str) -> bool {
         text.len() > INLINE_BYTES_MAX
     }
 }
 
 impl Store {
-    /// Returns the path of the file of a text. The name may come from another process.
-    fn value(&self, name: &str) -> io::Result<PathBuf> {
-        if name.len() != NAME_DIGITS || !name.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-            return Err(io::Error::new(
-                io::ErrorKind::InvalidInput,
-                format!("{name:?} is no name of a value"),
-            ));
-        }
-        Ok(self.folder.join("values").join(name))
+    /// Returns a text as it is sent in messages: a large one is written into an object.
+    pub(crate) fn body(&self, text: &str) -> io::Result<Body> {
+        self.body_for(text, Duration::ZERO)
     }
 
-    /// Returns a text as it is sent in messages: a large one is written into a file.
-    pub(crate) fn body(&self, text: &str) -> io::Result<Body> {
+    /// Returns the same for a text that is needed for a time: the age of its object starts afterwards.
+    pub(crate) fn body_for(&self, text: &str, time: Duration) -> io::Result<Body> {
         if !Body::is_large(text) {
             return Ok(Body::Inline(text.to_owned()));
         }
-        let name = format!("{:0NAME_DIGITS$x}", rand::random::<u128>());
-        create_new(&self.value(&name)?, text.as_bytes())?;
+        let until = now_seconds().saturating_add((time + AGE_MAX).as_secs());
+        let name = format!("{until:016x}{:016x}", rand::random::<u64>());
+        self.objects.put(&object(&name)?, text.to_owned())?;
         Ok(Body::Stored(name))
     }
 
-    /// Returns the same for a text that is needed for a time: its file becomes older only afterwards.
-    pub(crate) fn body_for(&self, text: &str, time: Duration) -> io::Result<Body> {
-        let body = self.body(text)?;
-        if let Body::Stored(name) = &body {
-            let file = File::open(self.value(name)?)?;
-            file.set_modified(SystemTime::now() + time)?;
-        }
-        Ok(body)
+    /// Removes the objects of texts that lost callers and writers have left.
+    pub(crate) fn remove_old_bodies(&self) -> io::Result<()> {
+        self.remove_bodies_until(now_seconds())
     }
 
-    /// Removes the files of texts that lost callers and writers have left.
-    pub(crate) fn remove_old_bodies(&self) -> io::Result<()> {
-        for entry in fs::read_dir(self.folder.join("values"))? {
-            let entry = entry?;
-            // Another gateway may remove it, and a time in the future is not old.
-            let age = entry.metadata().and_then(|data| data.modified()).map(|time| time.elapsed());
-            if matches!(age, Ok(Ok(age)) if age > AGE_MAX) && fs::remove_file(entry.path()).is_ok() {
-                tracing::info!(path = %entry.path().display(), "the file of a value was left over");
+    fn remove_bodies_until(&self, seconds: u64) -> io::Result<()> {
+        for name in self.objects.list(VALUES)? {
+            let until = name.get(..NAME_DIGITS / 2).and_then(|until| u64::from_str_radix(until, 16).ok());
+            if until.is_some_and(|until| until < seconds) {
+                self.objects.delete(&object(&name)?)?;
+                tracing::info!(name, "the object of a value was left over");
             }
         }
         Ok(())
@@ -84,22 +73,36 @@ impl Store {
     pub(crate) fn content(&self, body: &Body) -> io::Result<String> {
         match body {
             Body::Inline(text) => Ok(text.clone()),
-            Body::Stored(name) => fs::read_to_string(self.value(name)?),
+            Body::Stored(name) => self.objects.get_text(&object(name)?),
         }
     }
 
-    /// Removes the file of a text, if it has one.
+    /// Removes the object of a text, if it has one, without waiting for it.
     pub(crate) fn remove(&self, body: &Body) {
         if let Body::Stored(name) = body
-            && let Err(error) = self.value(name).and_then(fs::remove_file)
+            && let Ok(name) = object(name)
         {
-            tracing::warn!(%error, "the file of a value cannot be removed");
+            self.objects.delete_later(&name);
         }
     }
 }
 
+/// Returns the name of the object of a text. It may come from another process.
+fn object(name: &str) -> io::Result<String> {
+    if name.len() != NAME_DIGITS || !name.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{name:?} is no name of a value")));
+    }
+    Ok(format!("{VALUES}/{name}"))
+}
+
+fn now_seconds() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
+}
+
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use tempfile::tempdir;
 
     use super::*;
@@ -119,16 +122,15 @@ mod tests {
     }
 
     #[test]
-    fn only_old_files_of_texts_are_removed() {
+    fn only_old_texts_are_removed() {
         let folder = tempdir().unwrap();
         let store = Store::open(folder.path()).unwrap();
         let text = "x".repeat(INLINE_BYTES_MAX + 1);
-        let values =
-            [store.body(&text).unwrap(), store.body_for(&text, AGE_MAX).unwrap(), store.body(&text).unwrap()];
-        let [_, _, Body::Stored(name)] = &values else { panic!("{:?}", values[2]) };
-        let file = File::open(folder.path().join("values").join(name)).unwrap();
-        file.set_modified(SystemTime::now() - AGE_MAX * 2).unwrap();
+        let values = [store.body(&text).unwrap(), store.body_for(&text, AGE_MAX).unwrap()];
+        let is_there = || values.each_ref().map(|body| store.content(body).is_ok());
         store.remove_old_bodies().unwrap();
-        assert_eq!(values.map(|body| store.content(&body).is_ok()), [true, true, false]);
+        assert_eq!(is_there(), [true, true]);
+        store.remove_bodies_until(now_seconds() + AGE_MAX.as_secs() + 60).unwrap();
+        assert_eq!(is_there(), [false, true]);
     }
 }

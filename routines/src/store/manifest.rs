@@ -6,19 +6,16 @@
 
 use std::{
     collections::BTreeMap,
-    fs::{self, File},
     io::{self, ErrorKind},
     ops::Range,
-    os::unix::fs::FileExt as _,
-    path::{Path, PathBuf},
 };
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use super::{
-    create_new,
-    segment::{self, Places, SegmentError},
+    Objects,
+    segment::{self, Places},
 };
 use crate::ranges::Ranges;
 
@@ -42,7 +39,8 @@ struct Chosen {
 /// The results of a job, sorted by index.
 #[derive(Debug)]
 pub(crate) struct Results {
-    folder: PathBuf,
+    objects: Objects,
+    /// Their names with their folder.
     segments: Vec<String>,
     /// The index, the segment and the place of each result.
     places: Vec<(u64, u32, Range<u64>)>,
@@ -52,37 +50,36 @@ pub(crate) struct Results {
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub(crate) enum ResultsError {
-    #[error("{}: {error}", .path.display())]
-    Segment { path: PathBuf, error: SegmentError },
-    #[error("the manifest {} is damaged: {error}", .path.display())]
-    Manifest { path: PathBuf, error: serde_json::Error },
+    #[error("the segment {name} is damaged")]
+    Segment { name: String },
+    #[error("the manifest {name} is damaged: {error}")]
+    Manifest { name: String, error: serde_json::Error },
     #[error("the segments contain {found} results, but {expected} calls have ended")]
     Count { found: u64, expected: u64 },
     #[error("the segment {name} does not contain result {index}, although the manifest counts it")]
     Missing { name: String, index: u64 },
-    #[error("{}: {error}", .path.display())]
-    Io { path: PathBuf, error: io::Error },
+    #[error("{name}: {error}")]
+    Io { name: String, error: io::Error },
 }
 
 impl Results {
     /// Reads the results of a job that is over. The first call seals the manifest, if so many calls have a result.
-    pub(crate) fn open(folder: &Path, expected: u64) -> Result<Self, ResultsError> {
-        let path = folder.join(MANIFEST);
-        let failed = |error| ResultsError::Io { path: path.clone(), error };
-        let text = match fs::read(&path) {
+    pub(crate) fn open(objects: Objects, folder: &str, expected: u64) -> Result<Self, ResultsError> {
+        let name = format!("{folder}/{MANIFEST}");
+        let failed = |error| ResultsError::Io { name: name.clone(), error };
+        let text = match objects.get(&name) {
             Err(error) if error.kind() == ErrorKind::NotFound => {
-                let manifest = choose(folder, expected)?;
+                let manifest = choose(&objects, folder, expected)?;
                 let text = serde_json::to_vec(&manifest).map_err(|error| failed(error.into()))?;
-                fs::create_dir_all(folder).map_err(failed)?;
-                // Another reader may have been faster.
-                create_new(&path, &text).map_err(failed)?;
-                fs::read(&path).map_err(failed)?
+                // Another reader may have been faster. If the answer is lost, the next call reads this manifest.
+                objects.create(&name, text).map_err(failed)?;
+                objects.get(&name).map_err(failed)?
             }
             read => read.map_err(failed)?,
         };
         let manifest: Manifest = serde_json::from_slice(&text)
-            .map_err(|error| ResultsError::Manifest { path: path.clone(), error })?;
-        let results = Self::chosen(folder, manifest.segments)?;
+            .map_err(|error| ResultsError::Manifest { name: name.clone(), error })?;
+        let results = Self::chosen(objects, folder, manifest.segments)?;
         let found = results.places.len() as u64;
         if found != expected || manifest.count != expected {
             return Err(ResultsError::Count { found, expected });
@@ -91,11 +88,11 @@ impl Results {
     }
 
     /// Finds the chosen results in their segments.
-    fn chosen(folder: &Path, segments: Vec<Chosen>) -> Result<Self, ResultsError> {
+    fn chosen(objects: Objects, folder: &str, segments: Vec<Chosen>) -> Result<Self, ResultsError> {
         let (mut places, mut names) = (Vec::new(), Vec::new());
         for (number, Chosen { name, indices }) in (0_u32..).zip(segments) {
-            let mut left = indices;
-            for (index, place) in read(&folder.join(&name))? {
+            let (name, mut left) = (format!("{folder}/{name}"), indices);
+            for (index, place) in read(&objects, &name)? {
                 if left.remove(index) {
                     places.push((index, number, place));
                 }
@@ -106,7 +103,7 @@ impl Results {
             names.push(name);
         }
         places.sort_unstable_by_key(|(index, ..)| *index);
-        Ok(Self { folder: folder.to_owned(), segments: names, places })
+        Ok(Self { objects, segments: names, places })
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -117,27 +114,32 @@ impl Results {
     /// line of JSON with its index.
     pub(crate) fn lines(&self, from: u64, most: usize, bytes_max: usize) -> Result<Vec<Line>, ResultsError> {
         let start = self.places.partition_point(|(index, ..)| *index < from);
-        let (mut lines, mut files, mut bytes) = (Vec::new(), BTreeMap::new(), 0);
+        let (mut chosen, mut ranges, mut bytes) = (Vec::new(), BTreeMap::<_, Vec<_>>::new(), 0);
         for (index, segment, place) in self.places[start..].iter().take(most) {
-            let path = self.folder.join(&self.segments[*segment as usize]);
-            let failed = |error| ResultsError::Io { path: path.clone(), error };
-            let file = match files.get(segment) {
-                Some(file) => file,
-                None => files.entry(segment).or_insert(File::open(&path).map_err(failed)?),
-            };
-            let mut outcome = vec![0; usize::try_from(place.end - place.start).unwrap_or(0)];
-            file.read_exact_at(&mut outcome, place.start).map_err(failed)?;
-            let outcome = String::from_utf8(outcome)
-                .map_err(|_| ResultsError::Segment { path: path.clone(), error: SegmentError::Damaged })?;
-            // The outcome is an object with one field.
-            let json = format!("{{\"index\":{index},{}", outcome.trim_start_matches('{'));
-            bytes += json.len();
-            lines.push(Line { index: *index, json });
-            if bytes >= bytes_max {
+            chosen.push((*index, *segment));
+            ranges.entry(*segment).or_default().push(place.clone());
+            bytes += place.end - place.start;
+            if bytes >= bytes_max as u64 {
                 break;
             }
         }
-        Ok(lines)
+        // One access for each segment.
+        let mut contents = BTreeMap::new();
+        for (segment, ranges) in ranges {
+            let name = &self.segments[segment as usize];
+            let read = self.objects.get_ranges(name, ranges);
+            let read = read.map_err(|error| ResultsError::Io { name: name.clone(), error })?;
+            contents.insert(segment, read.into_iter());
+        }
+        let line = |(index, segment)| {
+            let content = contents.get_mut(&segment).and_then(Iterator::next).unwrap_or_default();
+            // The outcome is an object with one field.
+            let fields = std::str::from_utf8(&content).ok().and_then(|outcome| outcome.strip_prefix('{'));
+            let name = || self.segments[segment as usize].clone();
+            let fields = fields.ok_or_else(|| ResultsError::Segment { name: name() })?;
+            Ok(Line { index, json: format!("{{\"index\":{index},{fields}") })
+        };
+        chosen.into_iter().map(line).collect()
     }
 }
 
@@ -149,11 +151,12 @@ pub(crate) struct Line {
 }
 
 /// Chooses the results that count among all segments.
-fn choose(folder: &Path, expected: u64) -> Result<Manifest, ResultsError> {
+fn choose(objects: &Objects, folder: &str, expected: u64) -> Result<Manifest, ResultsError> {
     let (mut found, mut segments) = (Ranges::default(), Vec::new());
-    for name in names(folder)? {
+    let failed = |error| ResultsError::Io { name: folder.to_owned(), error };
+    for name in objects.list(folder).map_err(failed)?.into_iter().filter(|name| name.ends_with(SEGMENT)) {
         let mut indices = Ranges::default();
-        for (index, _) in read(&folder.join(&name))? {
+        for (index, _) in read(objects, &format!("{folder}/{name}"))? {
             if !found.contains(index) {
                 indices.insert(index..index + 1);
                 found.insert(index..index + 1);
@@ -168,90 +171,7 @@ fn choose(folder: &Path, expected: u64) -> Result<Manifest, ResultsError> {
     Ok(Manifest { count: expected, segments })
 }
 
-fn read(path: &Path) -> Result<Places, ResultsError> {
-    segment::read(path).map_err(|error| ResultsError::Segment { path: path.to_owned(), error })
-}
-
-/// Returns the names of all segments, sorted.
-fn names(folder: &Path) -> Result<Vec<String>, ResultsError> {
-    let failed = |error| ResultsError::Io { path: folder.to_owned(), error };
-    let entries = match fs::read_dir(folder) {
-        // No node has written a result.
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
-        entries => entries.map_err(failed)?,
-    };
-    let mut names = Vec::new();
-    for entry in entries {
-        let name = entry.map_err(failed)?.file_name();
-        names.extend(name.to_str().filter(|name| name.ends_with(SEGMENT)).map(str::to_owned));
-    }
-    names.sort();
-    Ok(names)
-}
-
-#[cfg(test)]
-mod tests {
-    use tempfile::tempdir;
-
-    use super::*;
-    use crate::store::{
-        segment::{Draft, tests::value},
-        write_durably,
-    };
-
-    fn write(folder: &Path, name: &str, results: &[(u64, &str)]) {
-        let mut draft = Draft::new();
-        for (index, json) in results {
-            draft.add(*index, &value(json));
-        }
-        write_durably(&folder.join(name), &draft.seal()).unwrap();
-    }
-
-    fn lines(results: &Results) -> Vec<String> {
-        results.lines(0, usize::MAX, usize::MAX).unwrap().into_iter().map(|line| line.json).collect()
-    }
-
-    #[test]
-    fn index_in_several_segments_counts_once_and_permanently() {
-        let folder = tempdir().unwrap();
-        write(folder.path(), "b-0.seg", &[(1, "\"b\""), (2, "\"b\"")]);
-        write(folder.path(), "c-0.seg", &[(1, "\"c\""), (0, "\"c\"")]);
-        assert!(matches!(Results::open(folder.path(), 4), Err(ResultsError::Count { found: 3, .. })));
-        let sealed = lines(&Results::open(folder.path(), 3).unwrap());
-        let expected =
-            [r#"{"index":0,"value":"c"}"#, r#"{"index":1,"value":"b"}"#, r#"{"index":2,"value":"b"}"#];
-        assert_eq!(sealed, expected);
-        // A node that was considered lost still writes.
-        write(folder.path(), "a-0.seg", &[(0, "\"a\""), (1, "\"a\""), (3, "\"a\"")]);
-        assert_eq!(lines(&Results::open(folder.path(), 3).unwrap()), expected);
-    }
-
-    #[test]
-    fn pages_are_limited_by_lines_and_bytes() {
-        let folder = tempdir().unwrap();
-        write(folder.path(), "a-0.seg", &[(5, "5"), (0, "0"), (9, "9")]);
-        let results = Results::open(folder.path(), 3).unwrap();
-        let page = |from, most, bytes| {
-            let lines = results.lines(from, most, bytes).unwrap();
-            lines.iter().map(|line| line.index).collect::<Vec<_>>()
-        };
-        assert_eq!(page(0, 2, usize::MAX), [0, 5]);
-        assert_eq!(page(1, 9, 1), [5]);
-        assert_eq!(page(6, 9, usize::MAX), [9]);
-        assert_eq!(page(10, 9, usize::MAX), [0; 0]);
-        assert_eq!(results.len(), 3);
-    }
-
-    #[test]
-    fn damaged_files_are_reported() {
-        let folder = tempdir().unwrap();
-        write(folder.path(), "a-0.seg", &[(0, "0")]);
-        Results::open(folder.path(), 1).unwrap();
-        fs::write(folder.path().join("a-0.seg"), "x").unwrap();
-        assert!(matches!(Results::open(folder.path(), 1), Err(ResultsError::Segment { .. })));
-        write(folder.path(), "a-0.seg", &[(1, "1")]);
-        assert!(matches!(Results::open(folder.path(), 1), Err(ResultsError::Missing { index: 0, .. })));
-        fs::write(folder.path().join(MANIFEST), "{}").unwrap();
-        assert!(matches!(Results::open(folder.path(), 1), Err(ResultsError::Manifest { .. })));
-    }
+fn read(objects: &Objects, name: &str) -> Result<Places, ResultsError> {
+    let content = objects.get(name).map_err(|error| ResultsError::Io { name: name.to_owned(), error })?;
+    segment::places(&content).ok_or_else(|| ResultsError::Segment { name: name.to_owned() })
 }

@@ -1,35 +1,32 @@
-//! The shared folder: packages, and the results of jobs.
+//! The shared store: packages, and the results of jobs. It is a folder or a bucket of objects.
 //!
-//! | path | content | written |
+//! | object | content | written |
 //! |---|---|---|
 //! | `id` | a random id; nodes with another store do not take its jobs | once |
-//! | `packages/DIGEST/` | the files of a package | once, by `deploy` |
+//! | `packages/DIGEST.tar` | the files of a package | once, by `deploy` |
 //! | `names/NAME@VERSION` | the digest of the package | once, by `deploy` |
 //! | `jobs/KEY/WRITER-NUMBER.seg` | results of a job | once, by a node |
-//! | `values/ID` | a large argument or result of a direct call | once; removed by its caller, or after a day |
 //! | `jobs/KEY/manifest.json` | the results that count | once, by the first reader after the end |
-//!
-//! Files appear complete under their names, and synced: they are written under another name first.
+//! | `values/ID` | a large argument or result of a direct call | once; removed by its caller, or after a day |
 
 mod body;
 mod manifest;
+mod objects;
 mod segment;
 mod writer;
 
 use std::{
-    fs::{self, File, Permissions},
-    io::{self, ErrorKind, Write as _},
-    os::unix::fs::PermissionsExt as _,
-    path::{Path, PathBuf},
+    io::{self, ErrorKind},
+    path::Path,
 };
 
 use taskwork::{LabelError, Labels};
-use tempfile::NamedTempFile;
 use thiserror::Error;
 
 pub(crate) use self::{
     body::Body,
-    manifest::{Results, ResultsError},
+    manifest::{Line, Results, ResultsError},
+    objects::Objects,
     segment::Outcome,
     writer::Writer,
 };
@@ -44,10 +41,10 @@ const DIRECT_LABEL: &str = "routines-direct";
 /// The length of a digest in hexadecimal digits.
 const DIGEST_DIGITS: usize = 64;
 
-/// The shared folder.
+/// The shared store. Clones share it.
 #[derive(Debug, Clone)]
 pub(crate) struct Store {
-    folder: PathBuf,
+    pub(crate) objects: Objects,
     id: String,
 }
 
@@ -66,24 +63,26 @@ pub(crate) enum StoreError {
     Taken { name: String, digest: String },
     #[error(transparent)]
     Package(#[from] PackageError),
-    #[error("{}: {error}", .path.display())]
-    Io { path: PathBuf, error: io::Error },
+    #[error("the store, {name}: {error}")]
+    Io { name: String, error: io::Error },
 }
 
 impl Store {
-    /// Opens a folder, which is created if it is missing.
-    pub(crate) fn open(folder: &Path) -> Result<Self, StoreError> {
-        let failed = |error| StoreError::Io { path: folder.to_owned(), error };
-        let folder = std::path::absolute(folder).map_err(failed)?;
-        for inner in ["packages", "names", "jobs", "values"] {
-            fs::create_dir_all(folder.join(inner)).map_err(failed)?;
-        }
-        let path = folder.join("id");
-        let id = || {
-            create_new(&path, format!("{:032x}", rand::random::<u128>()).as_bytes())?;
-            fs::read_to_string(&path)
+    /// Opens a folder, which is created if it is missing, or the store at a URL.
+    pub(crate) fn open(place: &Path) -> Result<Self, StoreError> {
+        let failed = |error| StoreError::Io { name: place.display().to_string(), error };
+        Self::new(Objects::open(place).map_err(failed)?).map_err(failed)
+    }
+
+    pub(crate) fn new(objects: Objects) -> io::Result<Self> {
+        let id = match objects.get_text("id") {
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                objects.create("id", format!("{:032x}", rand::random::<u128>()))?;
+                objects.get_text("id")?
+            }
+            id => id?,
         };
-        Ok(Self { id: id().map_err(|error| StoreError::Io { path: path.clone(), error })?, folder })
+        Ok(Self { objects, id })
     }
 
     /// Returns the label of nodes with this store.
@@ -91,36 +90,31 @@ impl Store {
         format!("{LABEL}={}", self.id).parse()
     }
 
-    /// Returns the folder of a job's results.
-    pub(crate) fn job(&self, key: &str) -> PathBuf {
-        self.folder.join("jobs").join(key)
-    }
-
     /// Returns the label of nodes and gateways with this store.
     pub(crate) fn direct_label(&self) -> Result<Labels, LabelError> {
         format!("{DIRECT_LABEL}={}", self.id).parse()
     }
 
-    /// Returns a package after a check of its content.
-    pub(crate) fn package(&self, digest: &str) -> Result<Package, PackageError> {
-        let path = self.folder.join("packages").join(digest);
-        let package = Package::read(&path)?;
-        if package.digest != digest {
-            return Err(PackageError::Changed { path, found: package.digest });
-        }
-        Ok(package)
+    /// Returns the name of the folder of a job's results.
+    pub(crate) fn job(key: &str) -> String {
+        format!("jobs/{key}")
     }
 
-    /// Copies a package into the store. Its name and version are permanent.
+    /// Writes a package into the store. Its name and version are permanent.
     pub(crate) fn deploy(&self, package: &Package) -> Result<(), StoreError> {
-        let to = self.folder.join("packages").join(&package.digest);
-        let failed = |error| StoreError::Io { path: to.clone(), error };
-        if !to.exists() {
-            self.copy(package, &to).map_err(failed)?;
+        let archive = archive(&package.digest);
+        let failed = |error| StoreError::Io { name: archive.clone(), error };
+        match self.objects.size(&archive) {
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                let mut upload = self.objects.upload(&archive).map_err(failed)?;
+                package.pack(&mut upload)?;
+                upload.finish().map_err(failed)?;
+            }
+            size => drop(size.map_err(failed)?),
         }
-        let name = self.folder.join("names").join(package.name());
-        if !create_new(&name, package.digest.as_bytes()).map_err(failed)? {
-            let digest = fs::read_to_string(&name).map_err(failed)?;
+        let name = format!("names/{}", package.name());
+        if !self.objects.create(&name, package.digest.clone()).map_err(failed)? {
+            let digest = self.objects.get_text(&name).map_err(failed)?;
             if digest != package.digest {
                 return Err(StoreError::Taken { name: package.name(), digest });
             }
@@ -128,140 +122,37 @@ impl Store {
         Ok(())
     }
 
-    fn copy(&self, package: &Package, to: &Path) -> io::Result<()> {
-        let within = self.folder.join("packages");
-        let draft = tempfile::Builder::new()
-            .prefix(".draft-")
-            .permissions(Permissions::from_mode(0o777))
-            .tempdir_in(&within)?;
-        for file in &package.files {
-            let copy = draft.path().join(file);
-            if let Some(parent) = copy.parent() {
-                fs::create_dir_all(parent)?;
-            }
-            fs::copy(package.folder.join(file), &copy)?;
-            File::open(&copy)?.sync_all()?;
-        }
-        match fs::rename(draft.path(), to) {
-            // Another process has deployed the same content.
-            Err(error) if matches!(error.kind(), ErrorKind::DirectoryNotEmpty | ErrorKind::AlreadyExists) => {
-            }
-            renamed => {
-                renamed?;
-                // It has another name now.
-                let _ = draft.keep();
-            }
-        }
-        File::open(within)?.sync_all()
-    }
-
-    /// Returns the package of `NAME@VERSION` or a digest.
-    pub(crate) fn resolve(&self, routine: &str) -> Result<Package, StoreError> {
+    /// Returns the digest of `NAME@VERSION` or a digest.
+    pub(crate) fn resolve(&self, routine: &str) -> Result<String, StoreError> {
         let is_digest = routine.len() == DIGEST_DIGITS
             && routine.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
-        let missing = || StoreError::Missing { routine: routine.to_owned() };
-        let digest = if is_digest {
-            routine.to_owned()
-        } else {
-            let parts = routine.split_once('@').filter(|(name, version)| is_name(name) && is_name(version));
-            parts.ok_or_else(|| StoreError::Name { routine: routine.chars().take(200).collect() })?;
-            let path = self.folder.join("names").join(routine);
-            match fs::read_to_string(&path) {
-                Ok(digest) => digest,
-                Err(error) if error.kind() == ErrorKind::NotFound => return Err(missing()),
-                Err(error) => return Err(StoreError::Io { path, error }),
-            }
-        };
-        if !self.folder.join("packages").join(&digest).is_dir() {
-            return Err(missing());
+        if is_digest {
+            return Ok(routine.to_owned());
         }
-        Ok(self.package(&digest)?)
+        let parts = routine.split_once('@').filter(|(name, version)| is_name(name) && is_name(version));
+        parts.ok_or_else(|| StoreError::Name { routine: routine.chars().take(200).collect() })?;
+        let name = format!("names/{routine}");
+        self.objects.get_text(&name).map_err(|error| missing(routine, name, error))
+    }
+
+    /// Unpacks a package below a folder of this node, after a check of its content.
+    pub(crate) fn package(&self, digest: &str, within: &Path) -> Result<Package, StoreError> {
+        let name = archive(digest);
+        let archive = self.objects.download(&name).map_err(|error| missing(digest, name, error))?;
+        Ok(Package::unpack(archive, digest, within)?)
     }
 }
 
-/// Creates a temporary file with the permissions of an ordinary one: other users may run the gateway.
-fn draft(folder: &Path) -> io::Result<NamedTempFile> {
-    let ordinary = Permissions::from_mode(0o666);
-    tempfile::Builder::new().prefix(".draft-").permissions(ordinary).tempfile_in(folder)
+fn archive(digest: &str) -> String {
+    format!("packages/{digest}.tar")
 }
 
-/// Writes a file that appears complete and synced under its name. An existing one is replaced.
-pub(crate) fn write_durably(path: &Path, content: &[u8]) -> io::Result<()> {
-    let folder = path.parent().unwrap_or(Path::new("."));
-    let mut draft = draft(folder)?;
-    draft.write_all(content)?;
-    draft.as_file().sync_all()?;
-    draft.persist(path)?;
-    File::open(folder)?.sync_all()
-}
-
-/// Writes a file that appears complete and synced under its name, unless one exists. Returns whether it was written.
-pub(crate) fn create_new(path: &Path, content: &[u8]) -> io::Result<bool> {
-    let folder = path.parent().unwrap_or(Path::new("."));
-    let mut draft = draft(folder)?;
-    draft.write_all(content)?;
-    draft.as_file().sync_all()?;
-    match fs::hard_link(draft.path(), path) {
-        Err(error) if error.kind() == ErrorKind::AlreadyExists => return Ok(false),
-        linked => linked?,
+fn missing(routine: &str, name: String, error: io::Error) -> StoreError {
+    match error.kind() {
+        ErrorKind::NotFound => StoreError::Missing { routine: routine.to_owned() },
+        _ => StoreError::Io { name, error },
     }
-    File::open(folder)?.sync_all()?;
-    Ok(true)
 }
 
 #[cfg(test)]
-mod tests {
-    use tempfile::tempdir;
-
-    use super::*;
-
-    fn package(folder: &Path, code: &str) -> Package {
-        let text = "name = 'pi'\nversion = '1'\nruntime = 'python3'\nentry = 'pi:run'\n";
-        fs::create_dir_all(folder.join("more")).unwrap();
-        fs::write(folder.join("routine.toml"), text).unwrap();
-        fs::write(folder.join("more/pi.py"), code).unwrap();
-        Package::read(folder).unwrap()
-    }
-
-    #[test]
-    fn name_resolves_to_one_digest_permanently() {
-        let (folder, source) = (tempdir().unwrap(), tempdir().unwrap());
-        let store = Store::open(folder.path()).unwrap();
-        let first = package(source.path(), "1");
-        assert!(matches!(store.resolve("pi@1"), Err(StoreError::Missing { .. })));
-        store.deploy(&first).unwrap();
-        store.deploy(&first).unwrap();
-        for name in ["pi@1", &first.digest] {
-            assert_eq!(store.resolve(name).unwrap().digest, first.digest);
-        }
-        let second = package(source.path(), "2");
-        assert!(
-            matches!(store.deploy(&second), Err(StoreError::Taken { digest, .. }) if digest == first.digest)
-        );
-        assert_eq!(store.resolve("pi@1").unwrap().digest, first.digest);
-        for wrong in ["pi", "", "../pi@1", "pi@", "pi@1/..", "@1"] {
-            assert!(matches!(store.resolve(wrong), Err(StoreError::Name { .. })), "{wrong}");
-        }
-    }
-
-    #[test]
-    fn changed_package_is_refused() {
-        let (folder, source) = (tempdir().unwrap(), tempdir().unwrap());
-        let store = Store::open(folder.path()).unwrap();
-        let package = package(source.path(), "1");
-        store.deploy(&package).unwrap();
-        let file = folder.path().join("packages").join(&package.digest).join("more/pi.py");
-        fs::write(file, "2").unwrap();
-        assert!(matches!(store.resolve("pi@1"), Err(StoreError::Package(PackageError::Changed { .. }))));
-    }
-
-    #[test]
-    fn created_file_is_not_replaced() {
-        let folder = tempdir().unwrap();
-        let path = folder.path().join("file");
-        assert!(create_new(&path, b"first").unwrap());
-        assert!(!create_new(&path, b"second").unwrap());
-        assert_eq!(fs::read(&path).unwrap(), b"first");
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "no drafts are left");
-    }
-}
+mod tests;

@@ -6,11 +6,10 @@
 //! BLAKE3 of everything before
 //! ```
 
-use std::{fs, io, ops::Range, path::Path};
+use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use thiserror::Error;
 
 use crate::wire::CallError;
 
@@ -27,16 +26,6 @@ pub(crate) enum Outcome {
 /// A segment in memory, to which results are added.
 #[derive(Debug)]
 pub(super) struct Draft(Vec<u8>);
-
-/// The reasons for which a segment cannot be read.
-#[derive(Debug, Error)]
-#[non_exhaustive]
-pub(crate) enum SegmentError {
-    #[error("the segment is damaged")]
-    Damaged,
-    #[error(transparent)]
-    Io(#[from] io::Error),
-}
 
 impl Draft {
     pub(super) fn new() -> Self {
@@ -71,11 +60,8 @@ impl Draft {
 /// The index and the place of each outcome in a segment.
 pub(super) type Places = Vec<(u64, Range<u64>)>;
 
-pub(super) fn read(path: &Path) -> Result<Places, SegmentError> {
-    places(&fs::read(path)?).ok_or(SegmentError::Damaged)
-}
-
-fn places(content: &[u8]) -> Option<Places> {
+/// Returns the places in the content of a segment; `None` if it is damaged.
+pub(super) fn places(content: &[u8]) -> Option<Places> {
     let (before, hash) = content.split_last_chunk::<{ blake3::OUT_LEN }>()?;
     if blake3::hash(before) != *hash {
         return None;

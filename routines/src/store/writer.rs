@@ -1,8 +1,7 @@
-//! The writer of a job's results on one node. Results are durable after their segment is synced and renamed.
+//! The writer of a job's results on one node. Results are durable after their segment is written.
 
 use std::{
-    fmt, fs, io,
-    path::PathBuf,
+    fmt, io,
     sync::{
         Arc, Condvar, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering::SeqCst},
@@ -11,9 +10,11 @@ use std::{
     time::{Duration, Instant},
 };
 
+use bytes::Bytes;
+
 use super::{
+    Objects,
     segment::{Draft, Outcome},
-    write_durably,
 };
 
 /// The size of a segment, in bytes, and the time after its first result, at which it is written.
@@ -31,7 +32,7 @@ const RETRY_PAUSE: Duration = Duration::from_millis(500);
 pub(crate) struct Writer(Arc<Shared>);
 
 struct Shared {
-    folder: PathBuf,
+    objects: Objects,
     /// The prefix of the names of this writer's segments, which no other writer has.
     name: String,
     state: Mutex<State>,
@@ -53,15 +54,14 @@ struct State {
 }
 
 impl Writer {
-    /// Starts a writer into a folder, under a name that no other writer has.
+    /// Starts a writer of segments with a prefix of their names that no other writer has.
     ///
     /// # Errors
-    /// If the folder cannot be created, or the thread cannot be started.
-    pub(crate) fn start(folder: PathBuf, name: String) -> io::Result<Self> {
-        fs::create_dir_all(&folder)?;
+    /// If the thread cannot be started.
+    pub(crate) fn start(objects: Objects, name: String) -> io::Result<Self> {
         let state = State { draft: Draft::new(), last: 0, since: None, hurries: false, is_closed: false };
         let shared = Arc::new(Shared {
-            folder,
+            objects,
             name,
             state: Mutex::new(state),
             changed: Condvar::new(),
@@ -132,11 +132,11 @@ impl Shared {
     fn write(&self) {
         let mut number = 0_u64;
         while let Some((draft, last)) = self.next() {
-            let path = self.folder.join(format!("{}-{number:010}.seg", self.name));
-            let content = draft.seal();
-            while let Err(error) = write_durably(&path, &content) {
-                let path = path.display();
-                tracing::warn!(%path, %error, "results cannot be written; this is tried again");
+            let segment = format!("{}-{number:010}.seg", self.name);
+            let content = Bytes::from(draft.seal());
+            // The name is new, so a repetition after a lost answer writes the same object.
+            while let Err(error) = self.objects.put(&segment, content.clone()) {
+                tracing::warn!(segment, %error, "results cannot be written; this is tried again");
                 thread::sleep(RETRY_PAUSE);
             }
             number += 1;
@@ -176,57 +176,6 @@ impl Shared {
 
 impl fmt::Debug for Shared {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Shared")
-            .field("folder", &self.folder)
-            .field("name", &self.name)
-            .finish_non_exhaustive()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use tempfile::tempdir;
-
-    use super::*;
-    use crate::store::segment::{self, tests::value};
-
-    const LONG: Duration = Duration::from_secs(30);
-
-    #[test]
-    fn hurried_results_are_in_segment_when_durable() {
-        let folder = tempdir().unwrap();
-        let writer = Writer::start(folder.path().join("j"), "w".to_owned()).unwrap();
-        for index in 0..3 {
-            let last = writer.put(&[(index, value("1")), (index + 10, value("2"))]);
-            writer.hurry();
-            assert!(writer.wait(last, LONG));
-            let path = folder.path().join(format!("j/w-{index:010}.seg"));
-            let places = segment::read(&path).unwrap();
-            assert_eq!(places.iter().map(|(index, _)| *index).collect::<Vec<_>>(), [index, index + 10]);
-        }
-    }
-
-    #[test]
-    fn results_become_durable_without_hurry() {
-        let folder = tempdir().unwrap();
-        let writer = Writer::start(folder.path().to_owned(), "w".to_owned()).unwrap();
-        let last = writer.put(&[(0, value("1"))]);
-        assert!(writer.wait(last, LONG));
-    }
-
-    #[test]
-    fn results_are_not_durable_before_folder_can_be_written() {
-        let folder = tempdir().unwrap();
-        let place = folder.path().join("j");
-        let writer = Writer::start(place.clone(), "w".to_owned()).unwrap();
-        fs::remove_dir(&place).unwrap();
-        fs::write(&place, "in the way").unwrap();
-        let last = writer.put(&[(0, value("1"))]);
-        writer.hurry();
-        assert!(!writer.wait(last, Duration::from_millis(50)));
-        fs::remove_file(&place).unwrap();
-        fs::create_dir(&place).unwrap();
-        assert!(writer.wait(last, LONG));
-        assert_eq!(fs::read_dir(&place).unwrap().count(), 1);
+        f.debug_struct("Shared").field("name", &self.name).finish_non_exhaustive()
     }
 }
