@@ -125,6 +125,7 @@ fn all_steps(long: bool) -> Vec<Step> {
         let pages = Step::cargo("pages", "test -p taskwork-tests --test pages -- --ignored");
         steps.push(pages.env(axe::VARIABLE, axe::script().to_string_lossy()));
         steps.push(Step::cargo("Slurm", "test -p taskwork-tests --test slurm -- --ignored"));
+        steps.push(Step::new("S3", "python3", ["tests/s3.py"]));
         steps.push(Step::cargo("packages", "xtask package"));
         let oldest =
             concat!("run --install ", env!("CARGO_PKG_RUST_VERSION"), " cargo check --workspace --locked");
