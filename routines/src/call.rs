@@ -6,6 +6,7 @@ use serde_json::value::RawValue;
 
 use crate::{
     host::Host,
+    resource::{Files, Local},
     runtime::{ANSWER_LATE_MAX, CRASHES_MAX, Event, Installed, LOADS_MAX, NestedCall, Runtime},
     store::Outcome,
     wire::{CallError, EntryKind, ErrorKind, Step},
@@ -51,6 +52,11 @@ impl CallHere<'_> {
             return failed(ErrorKind::Invalid, reason);
         }
         let deadline = self.limit.map(Deadline::after);
+        let mut files = Files::new(&host.resources, &host.store);
+        let argument = match self.localise(&mut files, host, deadline, is_abandoned) {
+            Ok(argument) => argument,
+            Err(failed) => return failed,
+        };
         let (mut loads, mut crashes) = (0, 0);
         loop {
             let mut runtime = match host.runtime(package) {
@@ -59,7 +65,7 @@ impl CallHere<'_> {
             };
             // The death of an idle runtime is no failure of the package.
             let is_new = !runtime.exchange().is_loaded();
-            match self.attempt(&mut runtime, deadline, is_abandoned) {
+            match self.attempt(&argument, &mut runtime, deadline, is_abandoned) {
                 Attempt::Ended(outcome) => {
                     if runtime.exchange().is_loaded() && runtime.exchange().unanswered().is_empty() {
                         host.keep(self.installed, runtime);
@@ -79,8 +85,30 @@ impl CallHere<'_> {
         }
     }
 
+    /// Returns the argument with the paths of its files, once they are here.
+    fn localise(
+        &self,
+        files: &mut Files<'_>,
+        host: &Host,
+        deadline: Option<Deadline>,
+        is_abandoned: &dyn Fn() -> bool,
+    ) -> Result<Box<RawValue>, Outcome> {
+        loop {
+            match files.localise(self.argument.clone()) {
+                Local::Ready(argument) => return Ok(argument),
+                Local::Failed(reason) => return Err(failed(ErrorKind::Invalid, reason)),
+                Local::Later if is_abandoned() || deadline.is_some_and(|end| Instant::now() >= end.at) => {
+                    let reason = "the resources of the call have not arrived in time".to_owned();
+                    return Err(failed(ErrorKind::Timeout, reason));
+                }
+                Local::Later => host.resources.wait(CHECK),
+            }
+        }
+    }
+
     fn attempt(
         &self,
+        argument: &RawValue,
         runtime: &mut Runtime,
         mut deadline: Option<Deadline>,
         is_abandoned: &dyn Fn() -> bool,
@@ -118,7 +146,7 @@ impl CallHere<'_> {
                 is_sent = true;
                 let own = self.installed.package.description.timeout().map(Deadline::after);
                 deadline = deadline.into_iter().chain(own).min_by_key(|end| end.at);
-                if let Err(error) = runtime.call(&[(0, self.argument.clone())], self.depth) {
+                if let Err(error) = runtime.call(&[(0, argument.to_owned())], self.depth) {
                     let reason = format!("the argument is too large: {error}");
                     return Attempt::Ended(failed(ErrorKind::Invalid, reason));
                 }

@@ -33,6 +33,7 @@ use crate::{
     order::{Space, Work},
     package::{Package, PackageError},
     request,
+    resource::{Resource, ResourceError},
     search::{self, Foreign},
     service::{SUCCESSFUL, Service, ServiceError},
     store::{Outcome, Store, StoreError},
@@ -55,6 +56,8 @@ struct CommandLine {
 enum Command {
     /// Copy a package into the store, and print its name and digest.
     Deploy(Deploy),
+    /// Upload a file as a resource, whose path calls get by {"$resource": "NAME"} in their arguments.
+    Put(Put),
     /// Run a node of a cluster: it makes calls until it is asked to leave (SIGTERM, `taskwork drain`).
     Node(Box<NodeOptions>),
     /// Serve the REST interface on this machine.
@@ -83,6 +86,20 @@ struct Deploy {
     /// The folder with routine.toml.
     #[arg(value_name = "FOLDER")]
     folder: PathBuf,
+    #[command(flatten)]
+    store: StoreArguments,
+    /// Print one JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
+struct Put {
+    /// An existing resource with this name is replaced for new jobs.
+    #[arg(value_name = "NAME")]
+    name: String,
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
     #[command(flatten)]
     store: StoreArguments,
     /// Print one JSON object.
@@ -186,6 +203,7 @@ pub fn run(arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> 
     };
     ended(match command {
         Command::Deploy(arguments) => deploy(&arguments),
+        Command::Put(arguments) => put(&arguments),
         Command::Node(arguments) => node(*arguments),
         Command::Gateway(arguments) => serve(&arguments),
         Command::Call(arguments) => call(&arguments),
@@ -207,6 +225,26 @@ fn deploy(arguments: &Deploy) -> Result<ExitCode, Failure> {
     let (name, digest) = (package.name(), &package.digest);
     print(&if arguments.json {
         format!("{}\n", json!({ "routine": name, "digest": digest }))
+    } else {
+        format!("{name} {digest}\n")
+    });
+    Ok(ExitCode::SUCCESS)
+}
+
+fn put(arguments: &Put) -> Result<ExitCode, Failure> {
+    let refused = |error: io::Error| Failure::usage(format!("{}: {error}", arguments.file.display()));
+    let mut file = File::open(&arguments.file).map_err(refused)?;
+    let mut draft = arguments.store.open()?.put_resource(&arguments.name)?;
+    let mut part = vec![0; PART_BYTES];
+    loop {
+        match file.read(&mut part).map_err(refused)? {
+            0 => break,
+            bytes => draft.write(&part[..bytes])?,
+        }
+    }
+    let Resource { name, digest, bytes, .. } = draft.finish()?;
+    print(&if arguments.json {
+        format!("{}\n", json!({ "name": name, "digest": digest, "bytes": bytes }))
     } else {
         format!("{name} {digest}\n")
     });
@@ -426,11 +464,21 @@ impl From<StoreError> for Failure {
     }
 }
 
+impl From<ResourceError> for Failure {
+    fn from(error: ResourceError) -> Self {
+        match error {
+            ResourceError::Io(_) => Self::failed(error),
+            _ => Self::usage(error),
+        }
+    }
+}
+
 impl From<ServiceError> for Failure {
     fn from(error: ServiceError) -> Self {
         match error {
             ServiceError::Client(error) => error.into(),
             ServiceError::Store(error) => error.into(),
+            ServiceError::Resource(error) => error.into(),
             ServiceError::Invalid(_) | ServiceError::NoJob(_) => Self::usage(error),
             _ => Self::failed(error),
         }

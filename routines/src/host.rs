@@ -9,6 +9,7 @@ use std::{
 
 use crate::{
     package::Package,
+    resource::Resources,
     runtime::{Installed, Packages, Pool, Runtime, StartError, Starter},
     store::{Store, Writer},
 };
@@ -24,6 +25,7 @@ const IDLE_MORE: usize = 2;
 pub(crate) struct Host {
     pub(crate) store: Store,
     pub(crate) packages: Packages,
+    pub(crate) resources: Arc<Resources>,
     pub(crate) starter: Starter,
     pub(crate) pool: Pool,
     writers: Mutex<HashMap<String, Weak<Writer>>>,
@@ -40,6 +42,7 @@ impl Host {
         Ok(Self {
             store,
             packages: Packages::within(work)?,
+            resources: Resources::within(work)?,
             starter: Starter::new(work, python)?,
             pool: Pool::new(workers + IDLE_MORE),
             writers: Mutex::default(),
@@ -63,6 +66,7 @@ impl Host {
     pub(crate) fn remove(&self) {
         self.starter.remove();
         self.packages.remove();
+        self.resources.remove();
     }
 
     /// Returns an idle runtime of a package, or starts one.

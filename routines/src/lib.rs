@@ -43,6 +43,7 @@ mod ranges;
 mod wire;
 mod package;
 mod store;
+mod resource;
 mod runtime;
 mod call;
 mod host;

@@ -1,6 +1,7 @@
 //! Jobs of routines: submission, state, results. The gateway and the commands use it.
 
 use std::{
+    collections::HashMap,
     convert::Infallible,
     io,
     sync::{Arc, Mutex, PoisonError},
@@ -21,6 +22,7 @@ use crate::{
     mesh::{self, Ended, Spec},
     order::{Order, Space, Work},
     package::Package,
+    resource::{ResourceError, has_references},
     runtime::{Installed, Packages},
     search::{Best, Foreign, result_of},
     store::{Body, Line, Outcome, Results, ResultsError, Store, StoreError},
@@ -72,6 +74,8 @@ pub(crate) enum ServiceError {
     KeyTaken(JobId),
     #[error(transparent)]
     Store(#[from] StoreError),
+    #[error(transparent)]
+    Resource(#[from] ResourceError),
     #[error(transparent)]
     Results(#[from] ResultsError),
     #[error(transparent)]
@@ -134,7 +138,20 @@ impl Service {
         let installed = self.package(routine).await?;
         let package = &installed.package;
         let kind = package.description.kind;
-        let space = space_of(work, package)?;
+        let space = match space_of(work, package)? {
+            Space::List(values) if values.iter().any(|value| has_references(value)) => {
+                if kind == EntryKind::Search {
+                    let reason = "a search moves between nodes, so its argument contains no resource";
+                    return Err(ServiceError::Invalid(reason.to_owned()));
+                }
+                let refer = |store: &Store| {
+                    let mut known = HashMap::new();
+                    values.into_iter().map(|value| store.refer(value, &mut known)).collect()
+                };
+                Space::List(self.with_store(refer).await?)
+            }
+            space => space,
+        };
         let name = package.name();
         let Some(key) = key else {
             let order = Order {
@@ -176,6 +193,19 @@ impl Service {
         Ok(submitted.id().clone())
     }
 
+    pub(crate) fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// Accesses resources.
+    pub(crate) async fn with_store<R: Send + 'static>(
+        &self,
+        access: impl FnOnce(&Store) -> Result<R, ResourceError> + Send + 'static,
+    ) -> Result<R, ServiceError> {
+        let store = self.store.clone();
+        Ok(blocking(move || access(&store)).await??)
+    }
+
     pub(crate) async fn package(&self, routine: &str) -> Result<Arc<Installed>, ServiceError> {
         let (service, of) = (self.clone(), routine.to_owned());
         Ok(blocking(move || service.packages.named(&service.store, &of)).await??)
@@ -188,6 +218,11 @@ impl Service {
         if description.kind == EntryKind::Search {
             return Err(wrong_kind(&installed.package));
         }
+        let argument = if has_references(&argument) {
+            self.with_store(|store| store.refer(argument, &mut HashMap::new())).await?
+        } else {
+            argument
+        };
         let limit = description.timeout().unwrap_or_default() + CALL_MAX;
         let argument = if Body::is_large(&argument) {
             let store = self.store.clone();

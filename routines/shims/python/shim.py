@@ -84,8 +84,10 @@ def encode(value):
 
 
 def special(value):
-    """Converts a JSON object that stands for a number."""
+    """Converts a JSON object that stands for a number, or for the path of a file."""
     if len(value) == 1:
+        if "$file" in value:
+            return value["$file"]
         if "$i" in value:
             return int(str(value["$i"]))
         if "$f" in value:

@@ -17,6 +17,7 @@ use crate::{
     host::Host,
     order::Order,
     ranges::Ranges,
+    resource::{Files, Held, Local},
     runtime::{ANSWER_LATE_MAX, CRASHES_MAX, Event, Installed, LOADS_MAX, Runtime},
     store::{Outcome, Writer},
     tally::Tally,
@@ -59,6 +60,7 @@ struct Sent {
     /// The time of the last answer.
     heard: Instant,
     _running: RunningCalls,
+    _files: Held,
 }
 
 /// Calls with results that are not durable yet.
@@ -155,7 +157,20 @@ impl Live {
             installed.calls_within(FRAME_TIME).min(fair).min(FRAME_CALLS_MAX).min(left)
         };
         let Some(mut taken) = batch.open.take_front(most) else { return Ok(()) };
-        let calls = arguments(order, &taken)?;
+        let mut files = Files::new(&self.host.resources, &self.host.store);
+        let calls = match arguments(order, &taken, &mut files)? {
+            Arguments::Ready(calls) => calls,
+            Arguments::Later => {
+                batch.open.insert(taken);
+                return Ok(());
+            }
+            Arguments::Failed(reason) => {
+                batch.open.insert(taken.start + 1..taken.end);
+                let error = CallError::new(ErrorKind::Invalid, reason);
+                self.put(batch, &[(taken.start, Outcome::Error(error))]);
+                return Ok(());
+            }
+        };
         let end = taken.start + calls.len() as u64;
         batch.open.insert(end..taken.end);
         taken.end = end;
@@ -168,7 +183,8 @@ impl Live {
         }
         let now = Instant::now();
         let running = self.counts.run(taken.end - taken.start);
-        self.frame = Some(Sent { calls: taken, at: now, heard: now, _running: running });
+        self.frame =
+            Some(Sent { calls: taken, at: now, heard: now, _running: running, _files: files.into_held() });
         Ok(())
     }
 
@@ -183,6 +199,9 @@ impl Live {
             if let Some(last) = self.unsynced.back() {
                 self.writer.hurry();
                 self.writer.wait(last.number, most);
+            } else if self.runtime.is_some() {
+                // The next call waits for its resources.
+                self.host.resources.wait(most);
             }
             return Ok(0);
         };
@@ -293,18 +312,32 @@ impl Live {
     }
 }
 
-/// Returns the arguments of calls, at least of the first, up to the maximum size.
-fn arguments(order: &Order, calls: &Range<u64>) -> Result<Vec<(u64, Box<RawValue>)>, String> {
+/// The arguments of calls.
+enum Arguments {
+    Ready(Vec<(u64, Box<RawValue>)>),
+    /// Resources of the first call are being fetched.
+    Later,
+    /// Resources of the first call cannot be fetched, for this reason.
+    Failed(String),
+}
+
+/// Returns the arguments of calls, at least of the first, up to the maximum size and with the same resources.
+fn arguments(order: &Order, calls: &Range<u64>, files: &mut Files<'_>) -> Result<Arguments, String> {
     let (mut arguments, mut bytes) = (Vec::new(), 0);
     for index in calls.clone() {
-        let argument = order.space.argument(index)?;
+        let argument = match files.localise(order.space.argument(index)?) {
+            Local::Ready(argument) => argument,
+            _ if !arguments.is_empty() => break,
+            Local::Later => return Ok(Arguments::Later),
+            Local::Failed(reason) => return Ok(Arguments::Failed(reason)),
+        };
         bytes += argument.get().len();
         if bytes > FRAME_ARGUMENTS_BYTES_MAX && !arguments.is_empty() {
             break;
         }
         arguments.push((index, argument));
     }
-    Ok(arguments)
+    Ok(Arguments::Ready(arguments))
 }
 
 impl Drop for Live {

@@ -11,12 +11,15 @@
 //! | `POST /v1/jobs/J/cancel` | the state |
 //! | `POST /v1/routines/NAME@VERSION/call {argument}` | the result of one direct call |
 //! | `GET /v1/routines/NAME@VERSION` | the digest and the entry |
+//! | `PUT GET DELETE /v1/resources/NAME` | a resource, a file for calls |
+//! | `GET /v1/resources` | the names, digests and sizes of all resources |
 //!
 //! Errors are problems as in RFC 9457. A request with a body has the type `application/json`, which other sites cannot
 //! send from a browser. The server listens on this machine only.
 
 mod parts;
 mod problem;
+mod resources;
 
 use std::{convert::Infallible, net::SocketAddr, sync::Arc, time::Duration};
 
@@ -27,7 +30,7 @@ use axum::{
         DefaultBodyLimit, Path, Query, State,
         rejection::{BytesRejection, QueryRejection},
     },
-    http::{HeaderMap, HeaderValue, StatusCode, header},
+    http::{HeaderMap, HeaderValue, Method, StatusCode, header},
     middleware,
     response::{IntoResponse, Response},
     routing::{get, post},
@@ -85,12 +88,19 @@ pub(crate) fn listen(address: SocketAddr) -> Result<TcpListener, Failure> {
 
 /// Serves requests until the process exits.
 pub(crate) async fn serve(listener: TcpListener, service: Service) -> Infallible {
-    let names = Names::of_this_machine().accepting_post(|path| path.starts_with("/v1/"));
+    let names = Names::of_this_machine().accepting(|method, path| match *method {
+        Method::POST => path.starts_with("/v1/"),
+        // From pages of other sites, browsers ask for permission first.
+        Method::PUT | Method::DELETE => path.starts_with("/v1/resources/"),
+        _ => false,
+    });
     let router = Router::new()
         .route("/v1/jobs", post(submit))
         .route("/v1/jobs/{job}", get(status))
         .route("/v1/jobs/{job}/results", get(results))
         .route("/v1/jobs/{job}/cancel", post(cancel))
+        .route("/v1/resources", get(resources::list))
+        .route("/v1/resources/{name}", get(resources::get).put(resources::put).delete(resources::delete))
         .route("/v1/routines/{routine}", get(routine))
         .route("/v1/routines/{routine}/call", post(call))
         .route("/livez", get(|| async { "alive\n" }))

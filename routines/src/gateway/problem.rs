@@ -8,7 +8,7 @@ use axum::{
 use serde_json::json;
 use taskwork::client::ErrorKind;
 
-use crate::{service::ServiceError, store::StoreError};
+use crate::{resource::ResourceError, service::ServiceError, store::StoreError};
 
 /// The time after which a client repeats a request, in seconds.
 const RETRY_AFTER: &str = "1";
@@ -37,11 +37,16 @@ impl From<ServiceError> for Problem {
             ServiceError::NoJob(_) | ServiceError::Store(StoreError::Missing { .. }) => {
                 (StatusCode::NOT_FOUND, false)
             }
+            ServiceError::Resource(ResourceError::Name(_)) => (StatusCode::BAD_REQUEST, false),
+            ServiceError::Resource(ResourceError::Missing(_)) => (StatusCode::NOT_FOUND, false),
+            ServiceError::Resource(ResourceError::TooLarge) => (StatusCode::PAYLOAD_TOO_LARGE, false),
             ServiceError::NotOver { .. } => (StatusCode::CONFLICT, true),
             ServiceError::NoResults { .. } => (StatusCode::CONFLICT, false),
             ServiceError::Busy | ServiceError::NoNode => (StatusCode::SERVICE_UNAVAILABLE, true),
             ServiceError::KeyTaken(_) => (StatusCode::UNPROCESSABLE_ENTITY, false),
-            ServiceError::Store(_) | ServiceError::Results(_) => (StatusCode::INTERNAL_SERVER_ERROR, false),
+            ServiceError::Store(_) | ServiceError::Resource(_) | ServiceError::Results(_) => {
+                (StatusCode::INTERNAL_SERVER_ERROR, false)
+            }
             ServiceError::Client(error) => match error.kind() {
                 ErrorKind::Usage => (StatusCode::BAD_REQUEST, false),
                 ErrorKind::Failed => (StatusCode::CONFLICT, false),

@@ -8,6 +8,7 @@
 //! | `jobs/KEY/WRITER-NUMBER.seg` | results of a job | once, by a node |
 //! | `jobs/KEY/manifest.json` | the results that count | once, by the first reader after the end |
 //! | `values/ID` | a large argument or result of a direct call | once; removed by its caller, or after a day |
+//! | `resource-names/NAME`, `resources/NAME/ID` | a shared file, and its content | see [`resource`](crate::resource) |
 
 mod body;
 mod manifest;
@@ -26,7 +27,7 @@ use thiserror::Error;
 pub(crate) use self::{
     body::Body,
     manifest::{Line, Results, ResultsError},
-    objects::Objects,
+    objects::{Download, Objects, Upload},
     segment::Outcome,
     writer::Writer,
 };

@@ -10,6 +10,8 @@
         with r.executor() as executor:                  # a concurrent.futures.Executor
             futures = [executor.submit("square@1.0", n) for n in range(10)]
         r.search("queens@1.0", 12).found()["counts"]    # a tree search, of a class derived from Search
+        table = r.put("table", "table.csv")             # a file for all calls, which get its path on their node
+        r.starmap("select@1.0", [(table, n) for n in range(10)])
 
 A routine that runs on a node calls another one by `routines.call("square@1.0", 12)`.
 """
@@ -18,6 +20,7 @@ from ._call import call
 from ._client import CallError, Client, Job, JobError, RequestError, Result, connect
 from ._executor import Executor
 from ._search import Search
+from ._values import Resource
 
 __all__ = [
     "CallError",
@@ -26,6 +29,7 @@ __all__ = [
     "Job",
     "JobError",
     "RequestError",
+    "Resource",
     "Result",
     "Search",
     "call",

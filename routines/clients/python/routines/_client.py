@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import time
 import urllib.error
 import urllib.request
@@ -12,7 +13,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Iterable, Iterator, Mapping, Optional, Type
 from urllib.parse import quote
 
-from ._values import encode, special
+from ._values import Resource, encode, special
 
 if TYPE_CHECKING:
     from ._executor import Executor
@@ -103,6 +104,20 @@ class Client:
         job = self._ask("POST", "/v1/jobs", {"routine": routine, "argument": argument(args, kwargs)})
         return Job(self, job["job"])
 
+    def put(self, name: str, content: str | os.PathLike[str] | bytes) -> Resource:
+        """Uploads bytes, or a file at a path, as a resource. An earlier one with this name is replaced for new jobs."""
+        path = f"/v1/resources/{quote(name, safe='')}"
+        if isinstance(content, bytes):
+            self._open("PUT", path, content).close()
+        else:
+            with open(content, "rb") as file:
+                self._open("PUT", path, file).close()
+        return Resource(name)
+
+    def delete(self, name: str) -> None:
+        """Deletes a resource with all its earlier contents. Jobs that still need them have failed calls."""
+        self._open("DELETE", f"/v1/resources/{quote(name, safe='')}").close()
+
     def job(self, job: str) -> Job:
         """Returns a job that was started earlier or elsewhere."""
         return Job(self, job)
@@ -119,10 +134,13 @@ class Client:
         return Job(self, job["job"])
 
     def _open(self, method: str, path: str, body: Any = None, headers: Mapping[str, str] = {}) -> Any:
-        data = None if body is None else json.dumps(body, allow_nan=False).encode()
+        is_content = method == "PUT"
+        data = body if body is None or is_content else json.dumps(body, allow_nan=False).encode()
         request = urllib.request.Request(self._url + path, data, dict(headers), method=method)
         if method == "POST":
             request.add_header("content-type", "application/json")
+        elif is_content and not isinstance(body, bytes):
+            request.add_header("content-length", str(os.fstat(body.fileno()).st_size))
         try:
             return self._opener.open(request, timeout=self._timeout)
         except urllib.error.HTTPError as error:

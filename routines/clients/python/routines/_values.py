@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 INTEGER_MAX = 1 << 53
+
+
+@dataclass(frozen=True)
+class Resource:
+    """A file that was uploaded by `put`. As a part of an argument, the routine gets the path of a local copy."""
+
+    name: str
 
 
 def encode(value: Any) -> Any:
     """Converts an argument to a value that `json` writes."""
     if value is None or isinstance(value, (bool, str)):
         return value
+    if isinstance(value, Resource):
+        return {"$resource": value.name}
     if isinstance(value, int):
         return int(value) if -INTEGER_MAX <= value <= INTEGER_MAX else {"$i": str(int(value))}
     if isinstance(value, float):

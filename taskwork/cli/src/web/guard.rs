@@ -26,31 +26,33 @@ const POLICY: &str = "default-src 'self'; style-src 'self'; img-src 'self' data:
 pub struct Names {
     listens: Option<IpAddr>,
     others: Vec<String>,
-    /// Returns whether a path accepts POST.
-    accepts_post: fn(&str) -> bool,
+    /// Returns whether a path accepts a method other than GET and HEAD.
+    accepts: fn(&Method, &str) -> bool,
 }
 
-/// Returns whether a path of the dashboard accepts POST.
-fn is_action(path: &str) -> bool {
-    path == SIGN_IN || path.strip_prefix(ACTIONS).is_some_and(|action| action.starts_with('/'))
+/// Returns whether a path of the dashboard accepts a method other than GET and HEAD.
+fn is_action(method: &Method, path: &str) -> bool {
+    method == Method::POST
+        && (path == SIGN_IN || path.strip_prefix(ACTIONS).is_some_and(|action| action.starts_with('/')))
 }
 
 impl Names {
     /// Returns the names of a server that only this machine can reach.
     pub fn of_this_machine() -> Self {
-        Self { listens: None, others: Vec::new(), accepts_post: is_action }
+        Self { listens: None, others: Vec::new(), accepts: is_action }
     }
 
     /// Returns the names of a server with a listening address and further names.
     pub fn of(listens: IpAddr, others: &[String]) -> Self {
         let others = others.iter().map(|name| name.to_ascii_lowercase()).collect();
-        Self { listens: Some(listens), others, accepts_post: is_action }
+        Self { listens: Some(listens), others, accepts: is_action }
     }
 
-    /// Sets the paths that accept POST. They authenticate their requests, or are not for browsers.
+    /// Sets the paths that accept methods other than GET and HEAD. They authenticate their requests, or are not for
+    /// browsers.
     #[must_use]
-    pub fn accepting_post(self, accepts_post: fn(&str) -> bool) -> Self {
-        Self { accepts_post, ..self }
+    pub fn accepting(self, accepts: fn(&Method, &str) -> bool) -> Self {
+        Self { accepts, ..self }
     }
 
     /// Returns whether a host, with or without a port, is accepted.
@@ -160,7 +162,7 @@ pub async fn guard(State(names): State<Arc<Names>>, request: Request, next: Next
 #[expect(clippy::result_large_err, reason = "the answer is sent at once")]
 fn check(names: &Names, request: &Request<Body>) -> Result<(), Response> {
     names.check(request.uri(), request.headers()).map_err(IntoResponse::into_response)?;
-    if request.method() == Method::POST && (names.accepts_post)(request.uri().path()) {
+    if (names.accepts)(request.method(), request.uri().path()) {
         return Ok(());
     }
     if !matches!(*request.method(), Method::GET | Method::HEAD) {

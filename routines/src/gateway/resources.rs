@@ -1,0 +1,97 @@
+//! Requests about resources. Contents are streams, which are never held in memory as a whole.
+
+use std::{future::poll_fn, pin::Pin};
+
+use axum::{
+    Extension, Json,
+    body::{Body, Bytes, HttpBody as _},
+    extract::{Path, State},
+    http::{StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use serde_json::{Value, json};
+use taskwork_cli::web::server::Deadline;
+use tokio::{sync::mpsc, task::spawn_blocking};
+
+use super::{Gateway, Lifted, parts::Parts, problem::Problem};
+use crate::{resource::Resource, service::ServiceError, store::Store};
+
+/// The number of parts of a body that wait to be written.
+const WAITING_MAX: usize = 4;
+
+pub(super) async fn put(
+    State(gateway): State<Gateway>,
+    Path(name): Path<String>,
+    Extension(deadline): Extension<Deadline>,
+    mut body: Body,
+) -> Result<Response, Problem> {
+    let _lifted = Lifted::new(deadline);
+    let store = gateway.service.store().clone();
+    let (parts, mut waiting) = mpsc::channel::<Bytes>(WAITING_MAX);
+    let (whole, is_whole) = tokio::sync::oneshot::channel();
+    let writing = spawn_blocking(move || {
+        let mut draft = store.put_resource(&name)?;
+        while let Some(part) = waiting.blocking_recv() {
+            draft.write(&part)?;
+        }
+        // If the client is gone, the rest of the content is missing.
+        is_whole.blocking_recv().ok().map(|()| draft.finish()).transpose()
+    });
+    loop {
+        match poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {
+            Some(Ok(frame)) => {
+                if let Ok(part) = frame.into_data()
+                    && parts.send(part).await.is_err()
+                {
+                    // It was refused, for the reason below.
+                    break;
+                }
+            }
+            Some(Err(error)) => return Err(Problem::new(StatusCode::BAD_REQUEST, error.to_string())),
+            None => {
+                // The writer may have failed.
+                let _ = whole.send(());
+                break;
+            }
+        }
+    }
+    drop(parts);
+    let written =
+        writing.await.map_err(|error| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;
+    let written = written.map_err(ServiceError::from)?;
+    let written = written.ok_or_else(|| Problem::new(StatusCode::BAD_REQUEST, "the body is incomplete"))?;
+    Ok(Json(shown(&written)).into_response())
+}
+
+pub(super) async fn get(
+    State(gateway): State<Gateway>,
+    Path(name): Path<String>,
+    Extension(deadline): Extension<Deadline>,
+) -> Result<Response, Problem> {
+    let content = gateway.service.with_store(move |store| store.resource_content(&store.resource(&name)?));
+    let mut content = content.await?;
+    let head = [
+        (header::CONTENT_TYPE, "application/octet-stream".to_owned()),
+        (header::CONTENT_LENGTH, content.left().to_string()),
+    ];
+    let body = Parts::new(deadline, move || Ok(content.next_part()?));
+    Ok((head, Body::new(body)).into_response())
+}
+
+pub(super) async fn delete(
+    State(gateway): State<Gateway>,
+    Path(name): Path<String>,
+) -> Result<StatusCode, Problem> {
+    gateway.service.with_store(move |store| store.delete_resource(&name)).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+pub(super) async fn list(State(gateway): State<Gateway>) -> Result<Response, Problem> {
+    let resources = gateway.service.with_store(Store::resources).await?;
+    let shown: Vec<_> = resources.iter().map(shown).collect();
+    Ok(Json(json!({ "resources": shown })).into_response())
+}
+
+fn shown(resource: &Resource) -> Value {
+    json!({ "name": resource.name, "digest": resource.digest, "bytes": resource.bytes })
+}

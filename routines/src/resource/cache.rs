@@ -1,0 +1,383 @@
+//! The resources on the disk of a node. Each is fetched once, while concurrent calls wait for it, and is not removed while a
+//! call uses it.
+
+use std::{
+    collections::HashMap,
+    fs::{self, Permissions},
+    io::{self, Write as _},
+    os::unix::fs::PermissionsExt as _,
+    path::{Path, PathBuf},
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    thread,
+    time::{Duration, Instant},
+};
+
+use serde_json::value::RawValue;
+use taskwork_child::{WorkDir, sweep};
+
+use super::{RESOURCE_BYTES_MAX, Resource, ResourceError, references, replaced};
+use crate::store::Store;
+
+/// The prefix of the names of folders with resources.
+const PREFIX: &str = "routines-resources-";
+
+/// The size of all files from which those that were not used for the longest time are removed, in bytes. Files in use, and
+/// the last one, remain.
+const CACHE_BYTES_MAX: u64 = 16 << 30;
+
+/// The pause after a failed access to the store.
+const RETRY_PAUSE: Duration = Duration::from_millis(500);
+
+/// The resources on the disk of a node.
+#[derive(Debug)]
+pub(crate) struct Resources {
+    folder: WorkDir,
+    bytes_max: u64,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// By their digests.
+    entries: HashMap<String, Entry>,
+    /// The number of accesses.
+    accesses: u64,
+}
+
+#[derive(Debug)]
+enum Entry {
+    Coming,
+    Here {
+        file: Arc<LocalFile>,
+        /// The number of the last access.
+        used: u64,
+    },
+    /// The store was not available at this time.
+    Unavailable(Instant),
+    /// There is no such content.
+    Failed(String),
+}
+
+/// A file, which is not removed while there is a second reference to it.
+#[derive(Debug)]
+struct LocalFile {
+    path: PathBuf,
+    bytes: u64,
+}
+
+/// The local files of the arguments of calls, until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Files<'a> {
+    resources: &'a Arc<Resources>,
+    store: &'a Store,
+    held: Held,
+    /// Whether an argument was localised: later ones can have only the same files, so that calls do not need the whole
+    /// disk at a time.
+    has_first: bool,
+}
+
+/// Local files by their digests. They are not removed until this is dropped.
+#[derive(Debug, Default)]
+pub(crate) struct Held(HashMap<String, Arc<LocalFile>>);
+
+/// An argument on a node.
+#[derive(Debug)]
+pub(crate) enum Local {
+    Ready(Box<RawValue>),
+    /// A file is being fetched, or does not belong to the files of earlier arguments.
+    Later,
+    /// A file cannot be fetched, for this reason.
+    Failed(String),
+}
+
+impl<'a> Files<'a> {
+    pub(crate) fn new(resources: &'a Arc<Resources>, store: &'a Store) -> Self {
+        Self { resources, store, held: Held::default(), has_first: false }
+    }
+
+    /// Replaces references in an argument by the paths of local files. Missing files start to be fetched.
+    pub(crate) fn localise(&mut self, argument: Box<RawValue>) -> Local {
+        let found = references(argument.get());
+        let mut with = Vec::new();
+        for (place, reference) in found {
+            let Some(resource) = Resource::parse(reference) else {
+                return Local::Failed(format!("{reference:.200?} is no reference to a resource"));
+            };
+            let file = match self.held.0.get(&resource.digest) {
+                Some(file) => Arc::clone(file),
+                None if self.has_first => return Local::Later,
+                None => match self.resources.get(self.store, &resource) {
+                    Ok(Some(file)) => file,
+                    Ok(None) => return Local::Later,
+                    Err(reason) => return Local::Failed(reason),
+                },
+            };
+            let path = serde_json::Value::from(file.path.to_string_lossy());
+            with.push((place, format!("{{\"$file\":{path}}}")));
+            self.held.0.insert(resource.digest, file);
+        }
+        self.has_first = true;
+        if with.is_empty() {
+            return Local::Ready(argument);
+        }
+        match RawValue::from_string(replaced(argument.get(), &with)) {
+            Ok(argument) => Local::Ready(argument),
+            Err(error) => Local::Failed(error.to_string()),
+        }
+    }
+
+    pub(crate) fn into_held(self) -> Held {
+        self.held
+    }
+}
+
+impl Resources {
+    /// Creates a place for files below a folder.
+    ///
+    /// # Errors
+    /// If the folder cannot be written.
+    pub(crate) fn within(folder: &Path) -> io::Result<Arc<Self>> {
+        Self::bounded(folder, CACHE_BYTES_MAX)
+    }
+
+    fn bounded(folder: &Path, bytes_max: u64) -> io::Result<Arc<Self>> {
+        sweep(folder, PREFIX);
+        let folder = WorkDir::within(folder, PREFIX)?;
+        Ok(Arc::new(Self { folder, bytes_max, state: Mutex::default(), changed: Condvar::new() }))
+    }
+
+    /// Removes the files when the process exits: statics are not dropped.
+    pub(crate) fn remove(&self) {
+        if let Err(error) = fs::remove_dir_all(self.folder.path()) {
+            tracing::debug!(%error, "cannot remove the folder of resources");
+        }
+    }
+
+    /// Waits at most so long for a file that is being fetched.
+    pub(crate) fn wait(&self, most: Duration) {
+        drop(self.changed.wait_timeout(self.state(), most));
+    }
+
+    /// Returns a file, or `None` while it is being fetched.
+    ///
+    /// # Errors
+    /// The reason if it will not arrive.
+    fn get(self: &Arc<Self>, store: &Store, resource: &Resource) -> Result<Option<Arc<LocalFile>>, String> {
+        let mut state = self.state();
+        state.accesses += 1;
+        let now = state.accesses;
+        match state.entries.get_mut(&resource.digest) {
+            Some(Entry::Here { file, used }) => {
+                *used = now;
+                return Ok(Some(Arc::clone(file)));
+            }
+            Some(Entry::Coming) => return Ok(None),
+            Some(Entry::Unavailable(since)) if since.elapsed() < RETRY_PAUSE => return Ok(None),
+            Some(Entry::Failed(reason)) => {
+                let reason = std::mem::take(reason);
+                // A later call asks again.
+                state.entries.remove(&resource.digest);
+                return Err(reason);
+            }
+            Some(Entry::Unavailable(_)) | None => {}
+        }
+        state.entries.insert(resource.digest.clone(), Entry::Coming);
+        drop(state);
+        let (its, store, resource) = (Arc::clone(self), store.clone(), resource.clone());
+        let started = thread::Builder::new().name("resource".to_owned());
+        let started = started.spawn(move || its.add(&store, &resource));
+        started.map(|_| None).map_err(|error| format!("a resource cannot be fetched: {error}"))
+    }
+
+    /// Fetches a file, and adds it.
+    fn add(&self, store: &Store, resource: &Resource) {
+        let fetched = self.fetch(store, resource);
+        let mut state = self.state();
+        state.accesses += 1;
+        let entry = match fetched {
+            Ok(Ok(file)) => Entry::Here { file: Arc::new(file), used: state.accesses },
+            Ok(Err(reason)) => Entry::Failed(reason),
+            Err(error) => {
+                let name = &resource.name;
+                tracing::warn!(name, %error, "a resource cannot be fetched; this is tried again");
+                Entry::Unavailable(Instant::now())
+            }
+        };
+        state.entries.insert(resource.digest.clone(), entry);
+        state.make_room(self.bytes_max);
+        drop(state);
+        self.changed.notify_all();
+    }
+
+    /// Fetches a file, or returns the reason why there is none.
+    fn fetch(&self, store: &Store, resource: &Resource) -> io::Result<Result<LocalFile, String>> {
+        let name = &resource.name;
+        let mut content = match store.resource_content(resource) {
+            Ok(content) => content,
+            Err(ResourceError::Io(error)) => return Err(error),
+            Err(error) => return Ok(Err(error.to_string())),
+        };
+        let bytes = content.left();
+        if bytes > RESOURCE_BYTES_MAX {
+            return Ok(Err(format!("resource {name} has {bytes} bytes, more than {RESOURCE_BYTES_MAX}")));
+        }
+        let mut draft = tempfile::Builder::new();
+        let mut draft = draft.permissions(Permissions::from_mode(0o444)).tempfile_in(self.folder.path())?;
+        let mut hasher = blake3::Hasher::new();
+        loop {
+            let part = content.next_part()?;
+            if part.is_empty() {
+                break;
+            }
+            hasher.update(&part);
+            draft.write_all(&part)?;
+        }
+        let digest = hasher.finalize().to_hex().to_string();
+        if digest != resource.digest {
+            return Ok(Err(format!("resource {name} is damaged in the store: its digest is {digest}")));
+        }
+        let path = self.folder.path().join(digest);
+        draft.persist(&path)?;
+        Ok(Ok(LocalFile { path, bytes }))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// Removes files that are not used, the least recently used ones first.
+    fn make_room(&mut self, bytes_max: u64) {
+        let here = |entry: &Entry| match entry {
+            Entry::Here { file, used } => Some((*used, file.bytes, Arc::strong_count(file) == 1)),
+            _ => None,
+        };
+        let mut bytes: u64 = self.entries.values().filter_map(here).map(|(_, bytes, _)| bytes).sum();
+        let mut idle: Vec<_> =
+            self.entries.iter().filter_map(|(digest, it)| Some((here(it)?, digest.clone()))).collect();
+        idle.sort_unstable();
+        // The last one was just fetched: calls wait for it.
+        idle.pop();
+        for ((_, size, is_idle), digest) in idle {
+            if bytes > bytes_max && is_idle {
+                self.entries.remove(&digest);
+                bytes -= size;
+            }
+        }
+    }
+}
+
+impl Drop for LocalFile {
+    fn drop(&mut self) {
+        if let Err(error) = fs::remove_file(&self.path) {
+            tracing::debug!(path = %self.path.display(), %error, "cannot remove a resource");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+    use tempfile::{TempDir, tempdir};
+
+    use super::{
+        super::tests_of_names::{put, store},
+        *,
+    };
+
+    fn cache(bytes_max: u64) -> (TempDir, Arc<Resources>) {
+        let folder = tempdir().unwrap();
+        let resources = Resources::bounded(folder.path(), bytes_max).unwrap();
+        (folder, resources)
+    }
+
+    /// Waits until a file is here.
+    fn file(
+        resources: &Arc<Resources>,
+        store: &Store,
+        resource: &Resource,
+    ) -> Result<Arc<LocalFile>, String> {
+        let deadline = Instant::now() + Duration::from_secs(30);
+        loop {
+            if let Some(file) = resources.get(store, resource)? {
+                return Ok(file);
+            }
+            assert!(Instant::now() < deadline, "it does not arrive");
+            resources.wait(Duration::from_millis(10));
+        }
+    }
+
+    #[test]
+    fn concurrent_calls_wait_for_one_fetch() {
+        let (store, (_folder, resources)) = (store(), cache(1000));
+        let resource = put(&store, "table", "content");
+        let gone = AtomicUsize::new(0);
+        thread::scope(|scope| {
+            for _ in 0..16 {
+                scope.spawn(|| {
+                    let file = file(&resources, &store, &resource).unwrap();
+                    assert_eq!(fs::read_to_string(&file.path).unwrap(), "content");
+                    // Another fetch would fail, since the first call has removed the content.
+                    if gone.fetch_add(1, Relaxed) == 0 {
+                        store.delete_resource("table").unwrap();
+                    }
+                });
+            }
+        });
+        assert_eq!(fs::read_dir(resources.folder.path()).unwrap().count(), 2, "the mark and one file");
+        assert!(resources.state().accesses > 16);
+    }
+
+    #[test]
+    fn least_recently_used_file_that_no_call_uses_is_removed() {
+        let (store, (_folder, resources)) = (store(), cache(10));
+        let [a, b, c, d] = ["a", "b", "c", "d"].map(|name| put(&store, name, &format!("{name}2345")));
+        let path = |of: &Resource| file(&resources, &store, of).unwrap().path.clone();
+        let used = file(&resources, &store, &a).unwrap();
+        let (b_at, c_at) = (path(&b), path(&c));
+        assert!(used.path.exists() && !b_at.exists() && c_at.exists(), "b is not used, and older than c");
+        drop(used);
+        path(&a);
+        let d_at = path(&d);
+        assert!(path(&a).exists() && d_at.exists() && !c_at.exists(), "a was used after c");
+        // The content is fetched again.
+        assert!(path(&b).exists());
+    }
+
+    #[test]
+    fn content_with_another_digest_is_refused() {
+        let (store, (_folder, resources)) = (store(), cache(1000));
+        let resource = put(&store, "table", "content");
+        store.objects.put(&resource.content(), "CONTENT").unwrap();
+        let refused = file(&resources, &store, &resource).unwrap_err();
+        assert!(refused.contains("table is damaged"), "{refused}");
+        assert_eq!(fs::read_dir(resources.folder.path()).unwrap().count(), 1, "only the mark");
+        store.objects.put(&resource.content(), "content").unwrap();
+        assert!(file(&resources, &store, &resource).is_ok());
+    }
+
+    #[test]
+    fn arguments_share_the_files_of_the_first_one() {
+        let (store, (_folder, resources)) = (store(), cache(1000));
+        let (a, b) = (put(&store, "a", "1"), put(&store, "b", "2"));
+        for resource in [&a, &b] {
+            file(&resources, &store, resource).unwrap();
+        }
+        let argument = |of: &Resource| {
+            RawValue::from_string(format!(r#"[{{"$resource":"{}"}}, 1]"#, of.reference())).unwrap()
+        };
+        let mut files = Files::new(&resources, &store);
+        let Local::Ready(first) = files.localise(argument(&a)) else { panic!("it is here") };
+        let path = resources.folder.path().join(&a.digest);
+        assert_eq!(first.get(), format!(r#"[{{"$file":{path:?}}}, 1]"#));
+        assert!(matches!(files.localise(argument(&a)), Local::Ready(_)));
+        assert!(matches!(files.localise(argument(&b)), Local::Later));
+        let held = files.into_held();
+        assert_eq!(Arc::strong_count(&held.0[&a.digest]), 2);
+        let wrong = RawValue::from_string(r#"{"$resource":"a"}"#.to_owned()).unwrap();
+        assert!(matches!(Files::new(&resources, &store).localise(wrong), Local::Failed(_)));
+    }
+}

@@ -1,0 +1,337 @@
+//! Resources: files that are uploaded once, and that calls read as local files.
+//!
+//! | object | content |
+//! |---|---|
+//! | `resource-names/NAME` | the digest, the size and the id of the current content |
+//! | `resources/NAME/ID` | a content; earlier ones remain for the jobs that refer to them, until the name is deleted |
+//!
+//! An argument contains `{"$resource": "NAME"}`. The submission replaces the name by a [reference](Resource::reference) to
+//! the current content, with its digest, and the node replaces that by `{"$file": "PATH"}`.
+
+mod cache;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    collections::HashMap,
+    io::{self, ErrorKind, Write as _},
+    ops::Range,
+};
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+pub(crate) use self::cache::{Files, Held, Local, Resources};
+use crate::{
+    package::is_name,
+    store::{Download, Store, Upload},
+};
+
+/// The maximum size of a resource, in bytes.
+pub(crate) const RESOURCE_BYTES_MAX: u64 = 64 << 30;
+
+/// The folder of names in the store.
+const NAMES: &str = "resource-names";
+
+/// The current content of a name.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Resource {
+    #[serde(default)]
+    pub(crate) name: String,
+    /// The BLAKE3 digest.
+    pub(crate) digest: String,
+    pub(crate) bytes: u64,
+    id: String,
+}
+
+/// The reasons for which a resource is not found or written.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub(crate) enum ResourceError {
+    #[error(
+        "{0:?} is no name of a resource: it must have 1 to 60 letters, digits, `.`, `-` or `_`, the first of them a \
+         letter or digit"
+    )]
+    Name(String),
+    #[error("there is no resource {0}: routines put NAME FILE adds it")]
+    Missing(String),
+    #[error("the resource has more than {RESOURCE_BYTES_MAX} bytes")]
+    TooLarge,
+    #[error("the store: {0}")]
+    Io(#[from] io::Error),
+}
+
+/// A content that is being uploaded.
+#[derive(Debug)]
+pub(crate) struct Draft {
+    store: Store,
+    name: String,
+    id: String,
+    upload: Upload,
+    hasher: blake3::Hasher,
+    bytes: u64,
+}
+
+impl Resource {
+    /// Returns the text that jobs record.
+    fn reference(&self) -> String {
+        format!("{}/{}/{}", self.name, self.id, self.digest)
+    }
+
+    /// Parses a reference, which may come from another process.
+    fn parse(reference: &str) -> Option<Self> {
+        let mut parts = reference.split('/').map(str::to_owned);
+        let (name, id, digest) = (parts.next()?, parts.next()?, parts.next()?);
+        let is_valid = is_name(&name)
+            && [(&id, 32), (&digest, 64)].iter().all(|(digits, length)| {
+                digits.len() == *length && digits.bytes().all(|byte| byte.is_ascii_hexdigit())
+            });
+        (is_valid && parts.next().is_none()).then_some(Self { name, digest, bytes: 0, id })
+    }
+
+    fn content(&self) -> String {
+        format!("{}/{}", folder(&self.name), self.id)
+    }
+}
+
+impl Draft {
+    pub(crate) fn write(&mut self, part: &[u8]) -> Result<(), ResourceError> {
+        self.bytes += part.len() as u64;
+        if self.bytes > RESOURCE_BYTES_MAX {
+            return Err(ResourceError::TooLarge);
+        }
+        self.hasher.update(part);
+        Ok(self.upload.write_all(part)?)
+    }
+
+    /// Makes this the content of the name.
+    pub(crate) fn finish(self) -> Result<Resource, ResourceError> {
+        self.upload.finish()?;
+        let digest = self.hasher.finalize().to_hex().to_string();
+        let resource = Resource { name: self.name, digest, bytes: self.bytes, id: self.id };
+        let record = serde_json::to_vec(&resource).map_err(io::Error::from)?;
+        self.store.objects.put(&record_of(&resource.name), record)?;
+        Ok(resource)
+    }
+}
+
+impl Store {
+    /// Starts the upload of a content. It replaces that of the name at the end.
+    pub(crate) fn put_resource(&self, name: &str) -> Result<Draft, ResourceError> {
+        check_name(name)?;
+        let id = format!("{:032x}", rand::random::<u128>());
+        let upload = self.objects.upload(&format!("{}/{id}", folder(name)))?;
+        let (store, name, hasher) = (self.clone(), name.to_owned(), blake3::Hasher::new());
+        Ok(Draft { store, name, id, upload, hasher, bytes: 0 })
+    }
+
+    pub(crate) fn resource(&self, name: &str) -> Result<Resource, ResourceError> {
+        check_name(name)?;
+        let record = self.objects.get(&record_of(name)).map_err(|error| missing(name, error))?;
+        let resource: Resource = serde_json::from_slice(&record).map_err(io::Error::from)?;
+        Ok(resource)
+    }
+
+    pub(crate) fn resources(&self) -> Result<Vec<Resource>, ResourceError> {
+        let names = self.objects.list(NAMES)?;
+        // One may be deleted at the same time.
+        let resources = names.iter().map(|name| self.resource(name));
+        resources.filter(|resource| !matches!(resource, Err(ResourceError::Missing(_)))).collect()
+    }
+
+    /// Reads a content.
+    pub(crate) fn resource_content(&self, resource: &Resource) -> Result<Download, ResourceError> {
+        let content = self.objects.download(&resource.content());
+        content.map_err(|error| missing(&resource.name, error))
+    }
+
+    /// Deletes a name with all its contents.
+    pub(crate) fn delete_resource(&self, name: &str) -> Result<(), ResourceError> {
+        self.resource(name)?;
+        self.objects.delete(&record_of(name))?;
+        for id in self.objects.list(&folder(name))? {
+            self.objects.delete(&format!("{}/{id}", folder(name)))?;
+        }
+        Ok(())
+    }
+
+    /// Replaces the names of resources in an argument by references to their current contents. `known` is for the
+    /// arguments of one request.
+    pub(crate) fn refer(
+        &self,
+        argument: String,
+        known: &mut HashMap<String, Resource>,
+    ) -> Result<String, ResourceError> {
+        let found = references(&argument);
+        if found.is_empty() {
+            return Ok(argument);
+        }
+        let mut with = Vec::new();
+        for (place, name) in found {
+            if !known.contains_key(name) {
+                known.insert(name.to_owned(), self.resource(name)?);
+            }
+            with.push((place, format!("{{\"$resource\":\"{}\"}}", known[name].reference())));
+        }
+        Ok(replaced(&argument, &with))
+    }
+}
+
+fn record_of(name: &str) -> String {
+    format!("{NAMES}/{name}")
+}
+
+/// Returns the folder of the contents of a name.
+fn folder(name: &str) -> String {
+    format!("resources/{name}")
+}
+
+fn check_name(name: &str) -> Result<(), ResourceError> {
+    is_name(name).then_some(()).ok_or_else(|| ResourceError::Name(name.chars().take(200).collect()))
+}
+
+fn missing(name: &str, error: io::Error) -> ResourceError {
+    match error.kind() {
+        ErrorKind::NotFound => ResourceError::Missing(name.to_owned()),
+        _ => error.into(),
+    }
+}
+
+/// Returns whether an argument contains a resource.
+pub(crate) fn has_references(argument: &str) -> bool {
+    !references(argument).is_empty()
+}
+
+/// Returns the places of the objects `{"$resource": TEXT}` in valid JSON, with their texts.
+fn references(json: &str) -> Vec<(Range<usize>, &str)> {
+    const KEY: &str = "\"$resource\"";
+    let (bytes, mut at, mut found) = (json.as_bytes(), 0, Vec::new());
+    if !json.contains(KEY) {
+        return found;
+    }
+    let after = |at: usize| {
+        let text = json[at..].strip_prefix('{')?.trim_start().strip_prefix(KEY)?.trim_start();
+        let (text, rest) = text.strip_prefix(':')?.trim_start().strip_prefix('"')?.split_once('"')?;
+        Some((text, json.len() - rest.trim_start().strip_prefix('}')?.len()))
+    };
+    let mut is_in_string = false;
+    while let Some(byte) = bytes.get(at) {
+        match byte {
+            b'\\' if is_in_string => at += 1,
+            b'"' => is_in_string = !is_in_string,
+            b'{' if !is_in_string => {
+                if let Some((text, end)) = after(at) {
+                    found.push((at..end, text));
+                    at = end;
+                    continue;
+                }
+            }
+            _ => {}
+        }
+        at += 1;
+    }
+    found
+}
+
+/// Replaces places in a text.
+fn replaced(text: &str, with: &[(Range<usize>, String)]) -> String {
+    let (mut result, mut end) = (String::with_capacity(text.len()), 0);
+    for (place, by) in with {
+        result.extend([&text[end..place.start], by]);
+        end = place.end;
+    }
+    result + &text[end..]
+}
+
+#[cfg(test)]
+mod tests_of_names {
+    use std::{io::Read as _, sync::Arc};
+
+    use object_store::memory::InMemory;
+
+    use super::*;
+    use crate::store::Objects;
+
+    pub(super) fn store() -> Store {
+        Store::new(Objects::new(Arc::new(InMemory::new())).unwrap()).unwrap()
+    }
+
+    pub(super) fn put(store: &Store, name: &str, content: &str) -> Resource {
+        let mut draft = store.put_resource(name).unwrap();
+        draft.write(content.as_bytes()).unwrap();
+        draft.finish().unwrap()
+    }
+
+    fn content(store: &Store, resource: &Resource) -> Result<String, ResourceError> {
+        let mut text = String::new();
+        store.resource_content(resource)?.read_to_string(&mut text).unwrap();
+        Ok(text)
+    }
+
+    #[test]
+    fn name_has_its_last_content_and_jobs_keep_theirs() {
+        let store = store();
+        assert!(matches!(store.resource("table"), Err(ResourceError::Missing(name)) if name == "table"));
+        let first = put(&store, "table", "first");
+        let argument = r#"[{"$resource" : "table"}, "{\"$resource\":\"x\"}", {"a": {"$resource":"table"}}]"#;
+        let refer = |argument: &str| store.refer(argument.to_owned(), &mut HashMap::new());
+        let recorded = refer(argument).unwrap();
+        let second = put(&store, "table", "second");
+        put(&store, "table.more", "");
+        let object = format!(r#"{{"$resource":"{}"}}"#, first.reference());
+        assert_eq!(recorded, format!(r#"[{object}, "{{\"$resource\":\"x\"}}", {{"a": {object}}}]"#));
+        let parsed = Resource::parse(&first.reference()).unwrap();
+        assert_eq!(content(&store, &parsed).unwrap(), "first");
+        assert_eq!(content(&store, &store.resource("table").unwrap()).unwrap(), "second");
+        let listed: Vec<_> = store.resources().unwrap();
+        assert_eq!(
+            listed.iter().map(|it| (&*it.name, it.bytes)).collect::<Vec<_>>(),
+            [("table", 6), ("table.more", 0)]
+        );
+        store.delete_resource("table").unwrap();
+        for gone in [first, second] {
+            assert!(matches!(content(&store, &gone), Err(ResourceError::Missing(_))));
+        }
+        assert_eq!(store.resources().unwrap().len(), 1);
+        let missing = refer(argument).unwrap_err();
+        assert!(missing.to_string().contains("table"), "{missing}");
+    }
+
+    #[test]
+    fn names_that_leave_the_folder_are_refused() {
+        let store = store();
+        for name in ["", "..", "a/b", "../id", &"x".repeat(61)] {
+            assert!(matches!(store.put_resource(name), Err(ResourceError::Name(_))), "{name}");
+            assert!(matches!(store.delete_resource(name), Err(ResourceError::Name(_))), "{name}");
+            let argument = format!(r#"{{"$resource":"{name}"}}"#);
+            assert!(matches!(store.refer(argument, &mut HashMap::new()), Err(ResourceError::Name(_))));
+        }
+        let reference = put(&store, "a", "1").reference();
+        for wrong in
+            [&reference[1..], &reference[..60], &format!("{reference}/x"), &reference.replace("a/", "../")]
+        {
+            assert_eq!(Resource::parse(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn only_whole_objects_refer_to_resources() {
+        for json in [
+            r#"["$resource", "a"]"#,
+            r#"{"$resource": 1}"#,
+            r#"{"$resource": "a", "b": 1}"#,
+            r#"{"a": "\"{\"$resource\":\"b\"}"}"#,
+            r#"{"$resource": "a"#,
+        ] {
+            assert!(!has_references(json), "{json}");
+        }
+        let places = references(
+            r#"{"x": [ { "$resource"	:
+ "a.b" } ]}"#,
+        );
+        assert_eq!(
+            places.iter().map(|(place, text)| (place.len(), *text)).collect::<Vec<_>>(),
+            [(24, "a.b")]
+        );
+    }
+}

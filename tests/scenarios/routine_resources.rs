@@ -1,0 +1,88 @@
+//! Resources: files for calls of Python routines, on several nodes.
+
+use std::{fs, path::Path, process::Command};
+
+use taskwork_tests::cluster::Running;
+
+use crate::routines::{Gateway, Site};
+
+const MODULE: &str = r#"
+import hashlib, os, time
+
+NODE = os.getppid()
+
+def run(path, n):
+    time.sleep(0.02)
+    with open(path, "rb") as file:
+        content = file.read()
+    return [hashlib.sha256(content).hexdigest(), n, NODE, path]
+"#;
+
+/// A program with the address of the gateway and the path of a file.
+const PROGRAM: &str = r#"
+import hashlib, sys, urllib.request
+import routines
+
+address, path = sys.argv[1:]
+with open(path, "rb") as file:
+    first = file.read()
+sha = lambda content: hashlib.sha256(content).hexdigest()
+with routines.connect(address) as r:
+    table = r.put("table", path)
+    assert urllib.request.urlopen(address + "/v1/resources/table").read() == first
+    job = r.starmap("reads@1.0", [(table, n) for n in range(200)])
+    # The job keeps the content of its submission.
+    r.put("table", b"second")
+    values = job.values()
+    assert [value[:2] for value in values] == [[sha(first), n] for n in range(200)], values[0]
+    assert len({value[2] for value in values}) == 2, "both nodes have made calls"
+    paths = {(value[2], value[3]) for value in values}
+    assert len(paths) == 2 and len({path for _, path in paths}) == 2, paths
+    assert r.call("reads@1.0", table, 5)[:2] == [sha(b"second"), 5]
+    assert r.call("reads@1.0", path=routines.Resource("from.command"), n=6)[:2] == [sha(first), 6]
+    missing = routines.Resource("missing")
+    for request in (lambda: r.call("reads@1.0", missing, 1), lambda: r.starmap("reads@1.0", [(missing, 1)])):
+        try:
+            request()
+        except routines.RequestError as error:
+            assert error.status == 404 and "missing" in str(error), error
+        else:
+            raise AssertionError("there is no such resource")
+    try:
+        r.put("a/b", b"")
+    except routines.RequestError as error:
+        assert error.status == 400 and "a/b" in str(error), error
+    r.delete("table")
+    try:
+        r.call("reads@1.0", table, 5)
+    except routines.RequestError as error:
+        assert error.status == 404, error
+"#;
+
+#[test]
+fn resource_reaches_calls_on_two_nodes_until_it_is_deleted() {
+    let mut site = Site::new();
+    let folder = site.cluster.folder().join("reads");
+    fs::create_dir(&folder).unwrap();
+    let text = "name = 'reads'\nversion = '1.0'\nruntime = 'python3'\nentry = 'module:run'\n";
+    fs::write(folder.join("routine.toml"), text).unwrap();
+    fs::write(folder.join("module.py"), MODULE).unwrap();
+    site.cluster.json("routines", &["deploy", folder.to_str().unwrap()]).unwrap();
+    // Larger than two parts.
+    let content: Vec<u8> = (0_u32..).flat_map(u32::to_le_bytes).take(20 << 20).collect();
+    let file = site.cluster.folder().join("table.bin");
+    fs::write(&file, &content).unwrap();
+    let put = site.cluster.json("routines", &["put", "from.command", file.to_str().unwrap()]).unwrap();
+    assert_eq!((&put["name"], put["bytes"].as_u64()), (&"from.command".into(), Some(20 << 20)));
+    site.start_nodes(2);
+    let gateway = Gateway::start(&site.cluster);
+    let client = Path::new(env!("CARGO_MANIFEST_DIR")).join("../routines/clients/python");
+    let mut python = Command::new("python3");
+    python.args(["-c", PROGRAM, &format!("http://{}", gateway.address), file.to_str().unwrap()]);
+    python.env("PYTHONPATH", client).env("PYTHONDONTWRITEBYTECODE", "1");
+    let said = Running::begin(python, site.cluster.folder()).unwrap().end().unwrap();
+    assert_eq!(said.code, 0, "{}\n{}", said.err, site.cluster.logs());
+    let (status, left) = gateway.get("/v1/resources");
+    assert_eq!((status, left["resources"].as_array().unwrap().len()), (200, 1), "{left}");
+    assert_eq!(left["resources"][0], put);
+}
