@@ -1,6 +1,6 @@
 //! Requests about resources. Contents are streams, which are never held in memory as a whole.
 
-use std::{future::poll_fn, pin::Pin};
+use std::{future::poll_fn, io::Read as _, pin::Pin};
 
 use axum::{
     Extension, Json,
@@ -15,6 +15,9 @@ use tokio::{sync::mpsc, task::spawn_blocking};
 
 use super::{Gateway, Lifted, parts::Parts, problem::Problem};
 use crate::{resource::Resource, service::ServiceError, store::Store};
+
+/// The maximum size of a part of an answer, in bytes.
+const PART_BYTES: usize = 256 << 10;
 
 /// The number of parts of a body that wait to be written.
 const WAITING_MAX: usize = 4;
@@ -69,12 +72,17 @@ pub(super) async fn get(
     Extension(deadline): Extension<Deadline>,
 ) -> Result<Response, Problem> {
     let content = gateway.service.with_store(move |store| store.resource_content(&store.resource(&name)?));
-    let mut content = content.await?;
+    let (mut content, bytes) = content.await?;
     let head = [
         (header::CONTENT_TYPE, "application/octet-stream".to_owned()),
-        (header::CONTENT_LENGTH, content.left().to_string()),
+        (header::CONTENT_LENGTH, bytes.to_string()),
     ];
-    let body = Parts::new(deadline, move || Ok(content.next_part()?));
+    let body = Parts::new(deadline, move || {
+        let mut part = vec![0; PART_BYTES];
+        let bytes = content.read(&mut part)?;
+        part.truncate(bytes);
+        Ok(part.into())
+    });
     Ok((head, Body::new(body)).into_response())
 }
 

@@ -4,7 +4,7 @@
 use std::{
     collections::HashMap,
     fs::{self, Permissions},
-    io::{self, Write as _},
+    io::{self, Read as _, Write as _},
     os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
@@ -24,6 +24,9 @@ const PREFIX: &str = "routines-resources-";
 /// The size of all files from which those that were not used for the longest time are removed, in bytes. Files in use, and
 /// the last one, remain.
 const CACHE_BYTES_MAX: u64 = 16 << 30;
+
+/// The number of bytes that are read and hashed at a time.
+const PART_BYTES: usize = 1 << 20;
 
 /// The pause after a failed access to the store.
 const RETRY_PAUSE: Duration = Duration::from_millis(500);
@@ -213,25 +216,25 @@ impl Resources {
     /// Fetches a file, or returns the reason why there is none.
     fn fetch(&self, store: &Store, resource: &Resource) -> io::Result<Result<LocalFile, String>> {
         let name = &resource.name;
-        let mut content = match store.resource_content(resource) {
+        let (mut content, bytes) = match store.resource_content(resource) {
             Ok(content) => content,
             Err(ResourceError::Io(error)) => return Err(error),
             Err(error) => return Ok(Err(error.to_string())),
         };
-        let bytes = content.left();
         if bytes > RESOURCE_BYTES_MAX {
             return Ok(Err(format!("resource {name} has {bytes} bytes, more than {RESOURCE_BYTES_MAX}")));
         }
         let mut draft = tempfile::Builder::new();
         let mut draft = draft.permissions(Permissions::from_mode(0o444)).tempfile_in(self.folder.path())?;
         let mut hasher = blake3::Hasher::new();
+        let mut part = vec![0; PART_BYTES];
         loop {
-            let part = content.next_part()?;
-            if part.is_empty() {
+            let read = content.read(&mut part)?;
+            if read == 0 {
                 break;
             }
-            hasher.update(&part);
-            draft.write_all(&part)?;
+            hasher.update(&part[..read]);
+            draft.write_all(&part[..read])?;
         }
         let digest = hasher.finalize().to_hex().to_string();
         if digest != resource.digest {

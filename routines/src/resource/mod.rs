@@ -105,8 +105,8 @@ impl Draft {
     }
 
     /// Makes this the content of the name.
-    pub(crate) fn finish(self) -> Result<Resource, ResourceError> {
-        self.upload.finish()?;
+    pub(crate) fn finish(mut self) -> Result<Resource, ResourceError> {
+        self.upload.shutdown()?;
         let digest = self.hasher.finalize().to_hex().to_string();
         let resource = Resource { name: self.name, digest, bytes: self.bytes, id: self.id };
         let record = serde_json::to_vec(&resource).map_err(io::Error::from)?;
@@ -120,7 +120,7 @@ impl Store {
     pub(crate) fn put_resource(&self, name: &str) -> Result<Draft, ResourceError> {
         check_name(name)?;
         let id = format!("{:032x}", rand::random::<u128>());
-        let upload = self.objects.upload(&format!("{}/{id}", folder(name)))?;
+        let upload = self.objects.upload(&format!("{}/{id}", folder(name)));
         let (store, name, hasher) = (self.clone(), name.to_owned(), blake3::Hasher::new());
         Ok(Draft { store, name, id, upload, hasher, bytes: 0 })
     }
@@ -139,8 +139,8 @@ impl Store {
         resources.filter(|resource| !matches!(resource, Err(ResourceError::Missing(_)))).collect()
     }
 
-    /// Reads a content.
-    pub(crate) fn resource_content(&self, resource: &Resource) -> Result<Download, ResourceError> {
+    /// Reads a content, and returns its size.
+    pub(crate) fn resource_content(&self, resource: &Resource) -> Result<(Download, u64), ResourceError> {
         let content = self.objects.download(&resource.content());
         content.map_err(|error| missing(&resource.name, error))
     }
@@ -264,7 +264,7 @@ mod tests_of_names {
 
     fn content(store: &Store, resource: &Resource) -> Result<String, ResourceError> {
         let mut text = String::new();
-        store.resource_content(resource)?.read_to_string(&mut text).unwrap();
+        store.resource_content(resource)?.0.read_to_string(&mut text).unwrap();
         Ok(text)
     }
 

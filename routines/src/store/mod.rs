@@ -105,13 +105,10 @@ impl Store {
     pub(crate) fn deploy(&self, package: &Package) -> Result<(), StoreError> {
         let archive = archive(&package.digest);
         let failed = |error| StoreError::Io { name: archive.clone(), error };
-        match self.objects.size(&archive) {
-            Err(error) if error.kind() == ErrorKind::NotFound => {
-                let mut upload = self.objects.upload(&archive).map_err(failed)?;
-                package.pack(&mut upload)?;
-                upload.finish().map_err(failed)?;
-            }
-            size => drop(size.map_err(failed)?),
+        if !self.objects.exists(&archive).map_err(failed)? {
+            let mut upload = self.objects.upload(&archive);
+            package.pack(&mut upload)?;
+            upload.shutdown().map_err(failed)?;
         }
         let name = format!("names/{}", package.name());
         if !self.objects.create(&name, package.digest.clone()).map_err(failed)? {
@@ -139,7 +136,7 @@ impl Store {
     /// Unpacks a package below a folder of this node, after a check of its content.
     pub(crate) fn package(&self, digest: &str, within: &Path) -> Result<Package, StoreError> {
         let name = archive(digest);
-        let archive = self.objects.download(&name).map_err(|error| missing(digest, name, error))?;
+        let (archive, _) = self.objects.download(&name).map_err(|error| missing(digest, name, error))?;
         Ok(Package::unpack(archive, digest, within)?)
     }
 }

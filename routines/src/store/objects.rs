@@ -5,8 +5,7 @@
 //! an asynchronous runtime they block others.
 
 use std::{
-    fmt, fs,
-    io::{self, Read, Write},
+    fs, io,
     ops::Range,
     path::Path as FilePath,
     sync::{Arc, OnceLock, mpsc},
@@ -14,10 +13,13 @@ use std::{
 
 use bytes::Bytes;
 use object_store::{
-    Error, MultipartUpload, ObjectStore, ObjectStoreExt as _, PutMode, PutPayload, local::LocalFileSystem,
+    Error, ObjectStore, ObjectStoreExt as _, PutMode, PutPayload,
+    buffered::{BufReader, BufWriter},
+    local::LocalFileSystem,
     path::Path,
 };
 use tokio::runtime::{Builder, Handle, Runtime};
+use tokio_util::io::SyncIoBridge;
 use url::Url;
 
 /// The size of the parts in which large objects are written and read, in bytes. S3 requires 5 MiB.
@@ -30,22 +32,11 @@ pub(crate) struct Objects {
     runtime: Handle,
 }
 
-/// A large object that is being written. It appears when it is [finished](Self::finish).
-pub(crate) struct Upload {
-    objects: Objects,
-    /// `None` after an error.
-    parts: Option<Box<dyn MultipartUpload>>,
-    part: Vec<u8>,
-}
+/// A large object that is being written. It appears when it is shut down.
+pub(crate) type Upload = SyncIoBridge<BufWriter>;
 
 /// A large object that is being read.
-#[derive(Debug)]
-pub(crate) struct Download {
-    objects: Objects,
-    name: String,
-    rest: Range<u64>,
-    part: Bytes,
-}
+pub(crate) type Download = SyncIoBridge<BufReader>;
 
 impl Objects {
     /// Opens a folder, which is created if it is missing, or the store at a URL.
@@ -148,12 +139,6 @@ impl Objects {
         self.run(|store| async move { store.get_ranges(&name, &ranges).await }).map_err(error)
     }
 
-    /// Returns the size of an object, in bytes.
-    pub(crate) fn size(&self, name: &str) -> io::Result<u64> {
-        let name = Path::from(name);
-        Ok(self.run(|store| async move { store.head(&name).await }).map_err(error)?.size)
-    }
-
     /// Returns the names of the objects directly below a folder, without it, sorted.
     pub(crate) fn list(&self, folder: &str) -> io::Result<Vec<String>> {
         let folder = Path::from(folder);
@@ -185,97 +170,27 @@ impl Objects {
         });
     }
 
-    /// Starts to write a large object. An existing one is replaced at the end.
-    pub(crate) fn upload(&self, name: &str) -> io::Result<Upload> {
+    /// Starts to write a large object. An existing one is replaced at the end. Only threads that may block use it.
+    pub(crate) fn upload(&self, name: &str) -> Upload {
+        let writer = BufWriter::with_capacity(Arc::clone(&self.store), Path::from(name), PART_BYTES);
+        SyncIoBridge::new_with_handle(writer, self.runtime.clone())
+    }
+
+    /// Starts to read a large object, and returns its size. Only threads that may block use it.
+    pub(crate) fn download(&self, name: &str) -> io::Result<(Download, u64)> {
         let name = Path::from(name);
-        let upload = self.run(|store| async move { store.put_multipart(&name).await }).map_err(error)?;
-        Ok(Upload { objects: self.clone(), parts: Some(upload), part: Vec::new() })
+        let data = self.run(|store| async move { store.head(&name).await }).map_err(error)?;
+        let reader = BufReader::with_capacity(Arc::clone(&self.store), &data, PART_BYTES);
+        Ok((SyncIoBridge::new_with_handle(reader, self.runtime.clone()), data.size))
     }
 
-    /// Starts to read a large object.
-    pub(crate) fn download(&self, name: &str) -> io::Result<Download> {
-        let rest = 0..self.size(name)?;
-        Ok(Download { objects: self.clone(), name: name.to_owned(), rest, part: Bytes::new() })
-    }
-}
-
-impl Upload {
-    fn send(&mut self) -> io::Result<()> {
-        let part = std::mem::take(&mut self.part).into();
-        let upload =
-            self.parts.as_mut().ok_or_else(|| io::Error::other("an earlier part was not written"))?;
-        let sent = upload.put_part(part);
-        self.objects.run(|_| sent).map_err(error)
-    }
-
-    /// Makes the object appear.
-    pub(crate) fn finish(mut self) -> io::Result<()> {
-        self.send()?;
-        let upload = self.parts.take();
-        let mut upload = upload.ok_or_else(|| io::Error::other("an earlier part was not written"))?;
-        self.objects.run(|_| async move { upload.complete().await }).map_err(error)?;
-        Ok(())
-    }
-}
-
-impl Write for Upload {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let taken = bytes.len().min(PART_BYTES - self.part.len());
-        self.part.extend_from_slice(&bytes[..taken]);
-        if self.part.len() == PART_BYTES {
-            self.send()?;
+    /// Returns whether an object exists.
+    pub(crate) fn exists(&self, name: &str) -> io::Result<bool> {
+        let name = Path::from(name);
+        match self.run(|store| async move { store.head(&name).await }) {
+            Err(Error::NotFound { .. }) => Ok(false),
+            data => data.map(|_| true).map_err(error),
         }
-        Ok(taken)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-impl Drop for Upload {
-    /// Removes the parts of an object that was not finished.
-    fn drop(&mut self) {
-        if let Some(mut upload) = self.parts.take() {
-            self.objects.runtime.spawn(async move { upload.abort().await });
-        }
-    }
-}
-
-impl fmt::Debug for Upload {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Upload").finish_non_exhaustive()
-    }
-}
-
-impl Download {
-    /// Returns the number of bytes that are not read yet.
-    pub(crate) fn left(&self) -> u64 {
-        self.rest.end - self.rest.start + self.part.len() as u64
-    }
-
-    /// Returns the next part; it is empty at the end.
-    pub(crate) fn next_part(&mut self) -> io::Result<Bytes> {
-        if self.part.is_empty() && !self.rest.is_empty() {
-            let end = self.rest.end.min(self.rest.start + PART_BYTES as u64);
-            let range = self.rest.start..end;
-            let parts = self.objects.get_ranges(&self.name, vec![range])?;
-            self.part = parts.into_iter().next().unwrap_or_default();
-            if self.part.is_empty() {
-                return Err(io::ErrorKind::UnexpectedEof.into());
-            }
-            self.rest.start += self.part.len() as u64;
-        }
-        Ok(std::mem::take(&mut self.part))
-    }
-}
-
-impl Read for Download {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.part = self.next_part()?;
-        let taken = buffer.len().min(self.part.len());
-        buffer[..taken].copy_from_slice(&self.part.split_to(taken));
-        Ok(taken)
     }
 }
 
