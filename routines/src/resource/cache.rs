@@ -187,10 +187,12 @@ impl Resources {
         }
         state.entries.insert(resource.digest.clone(), Entry::Coming);
         drop(state);
-        let (its, store, resource) = (Arc::clone(self), store.clone(), resource.clone());
+        let (its, store, wanted) = (Arc::clone(self), store.clone(), resource.clone());
         let started = thread::Builder::new().name("resource".to_owned());
-        let started = started.spawn(move || its.add(&store, &resource));
-        started.map(|_| None).map_err(|error| format!("a resource cannot be fetched: {error}"))
+        started.spawn(move || its.add(&store, &wanted)).map(|_| None).map_err(|error| {
+            self.state().entries.remove(&resource.digest);
+            format!("resource {} cannot be fetched: {error}", resource.name)
+        })
     }
 
     /// Fetches a file, and adds it.

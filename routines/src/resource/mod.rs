@@ -36,7 +36,6 @@ const NAMES: &str = "resource-names";
 /// The current content of a name.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Resource {
-    #[serde(default)]
     pub(crate) name: String,
     /// The BLAKE3 digest.
     pub(crate) digest: String,
@@ -145,11 +144,16 @@ impl Store {
         content.map_err(|error| missing(&resource.name, error))
     }
 
-    /// Deletes a name with all its contents.
+    /// Deletes a name with all its contents, also those that an interrupted upload or deletion has left.
     pub(crate) fn delete_resource(&self, name: &str) -> Result<(), ResourceError> {
-        self.resource(name)?;
+        check_name(name)?;
+        let contents = self.objects.list(&folder(name))?;
+        if contents.is_empty() && !self.objects.exists(&record_of(name))? {
+            return Err(ResourceError::Missing(name.to_owned()));
+        }
+        // First, so that no content is missing for the name.
         self.objects.delete(&record_of(name))?;
-        for id in self.objects.list(&folder(name))? {
+        for id in contents {
             self.objects.delete(&format!("{}/{id}", folder(name)))?;
         }
         Ok(())
@@ -293,8 +297,22 @@ mod tests_of_names {
             assert!(matches!(content(&store, &gone), Err(ResourceError::Missing(_))));
         }
         assert_eq!(store.resources().unwrap().len(), 1);
+        store.objects.put("resources/left/0", "by an interrupted upload").unwrap();
+        store.delete_resource("left").unwrap();
+        assert!(matches!(store.delete_resource("left"), Err(ResourceError::Missing(_))));
         let missing = refer(argument).unwrap_err();
         assert!(missing.to_string().contains("table"), "{missing}");
+    }
+
+    #[test]
+    fn content_beyond_limit_is_refused_and_does_not_appear() {
+        let store = store();
+        let mut draft = store.put_resource("table").unwrap();
+        draft.bytes = RESOURCE_BYTES_MAX - 1;
+        draft.write(b"1").unwrap();
+        assert!(matches!(draft.write(b"2"), Err(ResourceError::TooLarge)));
+        drop(draft);
+        assert!(matches!(store.delete_resource("table"), Err(ResourceError::Missing(_))));
     }
 
     #[test]
