@@ -146,7 +146,7 @@ impl CallHere<'_> {
                 is_sent = true;
                 let own = self.installed.package.description.timeout().map(Deadline::after);
                 deadline = deadline.into_iter().chain(own).min_by_key(|end| end.at);
-                if let Err(error) = runtime.call(&[(0, argument.to_owned())], self.depth) {
+                if let Err(error) = runtime.call(&[(0, argument.to_owned())], None, self.depth) {
                     let reason = format!("the argument is too large: {error}");
                     return Attempt::Ended(failed(ErrorKind::Invalid, reason));
                 }

@@ -5,6 +5,7 @@ mod archive;
 use std::{
     fs::{self, File},
     io::{self, Read as _},
+    ops::RangeInclusive,
     os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     time::Duration,
@@ -30,6 +31,10 @@ const DEPTH_MAX: usize = 32;
 
 /// The maximum length of a name or version.
 const NAME_BYTES_MAX: usize = 60;
+
+/// The time between two states of a call by default, and its limits in seconds.
+const CHECKPOINT: Duration = Duration::from_secs(30);
+const CHECKPOINT_SECONDS: RangeInclusive<f64> = 0.1..=86_400.0;
 
 const RUNTIMES: &[&str] = &["python3"];
 
@@ -58,6 +63,8 @@ pub(crate) struct Description {
     timeout: Option<f64>,
     /// The number of calls after which a runtime restarts.
     pub(crate) reuse: Option<u64>,
+    /// The time between two states of a call, in seconds.
+    checkpoint: Option<f64>,
     /// Whether a direct call is repeated after its node, or its runtime, was lost with it.
     #[serde(default)]
     pub(crate) idempotent: bool,
@@ -130,8 +137,14 @@ impl Description {
         if self.timeout.is_some_and(|seconds| !(0.001..=31_536_000.0).contains(&seconds)) {
             return Err("timeout must be a number of seconds from 0.001 to 31536000".to_owned());
         }
-        if self.kind == EntryKind::Search && (self.timeout.is_some() || self.reuse.is_some()) {
-            return Err("a search has neither timeout nor reuse, which are limits of calls".to_owned());
+        if self.checkpoint.is_some_and(|seconds| !CHECKPOINT_SECONDS.contains(&seconds)) {
+            let (least, most) = (CHECKPOINT_SECONDS.start(), CHECKPOINT_SECONDS.end());
+            return Err(format!("checkpoint must be a number of seconds from {least} to {most}"));
+        }
+        if self.kind == EntryKind::Search
+            && (self.timeout.is_some() || self.reuse.is_some() || self.checkpoint.is_some())
+        {
+            return Err("a search has no timeout, reuse or checkpoint, which belong to calls".to_owned());
         }
         if self.kind == EntryKind::Search && self.idempotent {
             return Err("a search is not idempotent: that is a property of calls".to_owned());
@@ -144,6 +157,11 @@ impl Description {
 
     pub(crate) fn timeout(&self) -> Option<Duration> {
         self.timeout.map(Duration::from_secs_f64)
+    }
+
+    /// Returns the time between two states of a call.
+    pub(crate) fn checkpoint(&self) -> Duration {
+        self.checkpoint.map_or(CHECKPOINT, Duration::from_secs_f64)
     }
 }
 
@@ -258,9 +276,12 @@ mod tests {
             let text = refused(&folder(&VALID.replace(from, to)));
             assert!(text.contains(field), "{text}");
         }
-        for (line, field) in
-            [("timeout = 0", "timeout"), ("reuse = 0", "reuse"), ("timeout = nan", "timeout")]
-        {
+        for (line, field) in [
+            ("timeout = 0", "timeout"),
+            ("reuse = 0", "reuse"),
+            ("timeout = nan", "timeout"),
+            ("checkpoint = 0", "checkpoint"),
+        ] {
             assert!(refused(&folder(&format!("{VALID}{line}\n"))).contains(field), "{line}");
         }
         let huge = format!("{VALID}# {}", "x".repeat(usize::try_from(DESCRIPTION_BYTES_MAX).unwrap()));

@@ -28,6 +28,7 @@ mod reconnect;
 mod scale;
 mod reports;
 mod routine_calls;
+mod routine_checkpoints;
 mod routine_resources;
 mod routine_searches;
 mod routines;

@@ -397,12 +397,13 @@ fn guide_leads_to_results() {
     site.start_nodes(2);
     let gateway = Gateway::start(&site.cluster);
     let folder = site.cluster.folder().join("demo");
-    for (name, python, toml) in [("pi", 0, 0), ("area", 2, 0), ("queens", 3, 1), ("lookup", 4, 0)] {
+    for (name, python, toml) in
+        [("pi", 0, 0), ("area", 2, 0), ("queens", 3, 1), ("primes", 4, 0), ("lookup", 5, 0)]
+    {
         fs::create_dir_all(folder.join(name)).unwrap();
         let mut toml = blocks(document, "toml")[toml].to_owned();
-        if let Some((_, entry)) =
-            [("area", "area:area"), ("lookup", "lookup:row")].iter().find(|it| it.0 == name)
-        {
+        let entries = [("area", "area:area"), ("primes", "primes:count"), ("lookup", "lookup:row")];
+        if let Some((_, entry)) = entries.iter().find(|it| it.0 == name) {
             toml = toml.replace("\"pi\"", &format!("{name:?}")).replace("pi:run", entry);
         }
         fs::write(folder.join(name).join(format!("{name}.py")), blocks(document, "python")[python]).unwrap();
@@ -438,6 +439,7 @@ fn guide_leads_to_results() {
         r#""state":"successful""#,
         "\n15\n",
         r#"{"best":null,"counts":{"solutions":724}}"#,
+        r#"{"index":1,"value":1229}"#,
         r#"["c","3"]"#,
     ] {
         assert!(printed.contains(part), "{part}: {printed}");

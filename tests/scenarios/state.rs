@@ -79,10 +79,7 @@ fn interrupted_search_continues_without_repetition() {
         let said = process.end().unwrap();
         before += worked(&said);
         assert_eq!((said.code, &json(&said)["suspended"]), (1, &true.into()), "{said:?}");
-        assert!(
-            said.err.contains("the state is in") && said.err.contains("the same command"),
-            "{said:?}"
-        );
+        assert!(said.err.contains("the state is in") && said.err.contains("the same command"), "{said:?}");
     }
     gate.open().unwrap();
     let last = solve(folder, "tree", &tree(&gate));

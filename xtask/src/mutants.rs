@@ -3,6 +3,7 @@
 //!
 //! A simulator that finds no bugs proves nothing unless it is known to find existing ones.
 
+mod routines;
 mod runtime;
 mod workflows;
 
@@ -29,9 +30,17 @@ impl Mutant {
         self.file.starts_with("dataflow-")
     }
 
+    fn is_of_routines(&self) -> bool {
+        self.file.starts_with("routines/")
+    }
+
     /// Returns the number of seeds within which it must be found.
     fn seeds(&self) -> u32 {
-        if self.is_of_workflows() { workflows::SEEDS } else { runtime::SEEDS }
+        match (self.is_of_workflows(), self.is_of_routines()) {
+            (true, _) => workflows::SEEDS,
+            (_, true) => routines::SEEDS,
+            _ => runtime::SEEDS,
+        }
     }
 }
 
@@ -68,7 +77,11 @@ pub(crate) fn run(only: Option<&str>) -> Result<()> {
     for mutant in chosen {
         let found = find(&copy, mutant).with_context(|| format!("mutant {:?}", mutant.name))?;
         if let Some(Found { seeds, what, seed }) = found {
-            let is_real = fails(&unchanged, seed)?;
+            let is_real = if mutant.is_of_routines() {
+                simulate_batches(&copy)?.is_some()
+            } else {
+                fails(&unchanged, seed)?
+            };
             ensure!(
                 !is_real,
                 "seed {seed} fails without {:?}, too: that is a bug of the real code",
@@ -86,7 +99,7 @@ pub(crate) fn run(only: Option<&str>) -> Result<()> {
 
 /// Returns all bugs.
 fn all() -> impl Iterator<Item = &'static Mutant> {
-    runtime::MUTANTS.iter().chain(workflows::MUTANTS)
+    runtime::MUTANTS.iter().chain(workflows::MUTANTS).chain(routines::MUTANTS)
 }
 
 /// Builds the simulator without a bug, and returns where it is. A seed counts for a bug only if it passes there.
@@ -111,7 +124,7 @@ fn find(copy: &Path, mutant: &Mutant) -> Result<Option<Found>> {
     let file = copy.join(mutant.file);
     let source = fs::read_to_string(&file)?;
     fs::write(&file, mutated(&source, mutant)?)?;
-    let found = simulate(copy, mutant);
+    let found = if mutant.is_of_routines() { simulate_batches(copy) } else { simulate(copy, mutant) };
     fs::write(&file, source)?;
     found
 }
@@ -131,10 +144,31 @@ fn simulate(copy: &Path, mutant: &Mutant) -> Result<Option<Found>> {
     found(&cargo.stderr(Stdio::inherit()).output().context("cannot start cargo")?)
 }
 
+/// Runs the simulation of batches, which is a test: its panic has the seed and the violation.
+fn simulate_batches(copy: &Path) -> Result<Option<Found>> {
+    let mut cargo = cargo_in(copy);
+    cargo.args(["test", "--quiet", "-p", "routines", "--lib", "--", "batch::simulation"]);
+    let output = cargo.stderr(Stdio::inherit()).output().context("cannot start cargo")?;
+    if output.status.success() {
+        return Ok(None);
+    }
+    let text = String::from_utf8_lossy(&output.stdout);
+    let violation = text.lines().find_map(|line| line.strip_prefix("seed ")?.split_once(": "));
+    let (seed, what) = violation.with_context(|| format!("the simulation has not run: {text}"))?;
+    let seed = seed.parse()?;
+    Ok(Some(Found { seeds: seed + 1, what: what.to_owned(), seed }))
+}
+
 /// Returns the command that builds or runs the simulator of the copy.
 fn cargo(copy: &Path, verb: &str) -> Command {
+    let mut cargo = cargo_in(copy);
+    cargo.args([verb, "--quiet", "-p", "taskwork-simulation", "--bin", "simulate"]);
+    cargo
+}
+
+fn cargo_in(copy: &Path) -> Command {
     let mut cargo = workspace::command("cargo");
-    cargo.current_dir(copy).args([verb, "--quiet", "-p", "taskwork-simulation", "--bin", "simulate"]);
+    cargo.current_dir(copy);
     cargo.env("RUSTFLAGS", "--cap-lints=allow").env("CARGO_TARGET_DIR", copy.join("target"));
     cargo
 }

@@ -3,7 +3,8 @@
 A frame is `u32 length, u32 JSON length, JSON, bytes`, little endian. Each call is answered once, by a `result` or an
 `error`. Standard output and standard error are the log, so routines may print. Python 3.9 or later, no dependencies.
 
-A search reads the first byte of a mapped page in its loop. When it is set, the shim sends the state of the search.
+A search, or a function with checkpoints, reads the first byte of a mapped page in its loop. When it is set, the shim sends
+the state.
 """
 
 import collections
@@ -31,13 +32,13 @@ FLUSH_BYTES = 1 << 20
 STATE_BYTES_MAX = 1 << 20
 SOLUTION_BYTES_MAX = 64 << 10
 NAMES_MAX = 1000
-# Requests to a search, in the first byte of its page.
-BOUND, SPLIT = 1, 2
+# Requests in the first byte of the page: 1 and 2 to a search, 3 also to a function, 4 to a function.
+BOUND, SPLIT, PAUSE = 1, 2, 3
 # The time that a search runs before it is split again, so that it advances however often parts are requested.
 SPLIT_SECONDS = 0.001
 
 
-# The process and the thread of the routine, and the pipes and answers, if it is a function.
+# The process and the thread of the routine, the pipes, the answers and the state of the call, if it is a function.
 running = []
 
 
@@ -109,6 +110,39 @@ class CallError(Exception):
     def __init__(self, kind, message, trace=""):
         super().__init__(f"{message}\n\n{trace}" if trace else message)
         self.kind, self.message, self.trace = kind, message, trace
+
+
+class Stopped(BaseException):
+    """Ends a call that continues elsewhere from its state."""
+
+
+class State:
+    """The state of the running call."""
+
+    def __init__(self, path):
+        self.path, self.page = path, None
+        self.begin(None, b"")
+
+    def begin(self, call, restored):
+        self.call, self.restored, self.is_stopped = call, restored, False
+
+    def is_due(self):
+        """Returns whether the state is requested. The first one of a process is, since the host learns by it."""
+        if self.page is None:
+            self.page = mapped(self.path)
+            return True
+        return self.page[0] != 0
+
+    def save(self, state, pipes, answers):
+        answers.flush()
+        stops = self.page[0] == PAUSE
+        if not stops:
+            # Before the state is sent. The host repeats a request that is cleared here.
+            self.page[0] = 0
+        pipes.send(b'{"type":"checkpoint","id":%d}' % self.call, pickled(state, "the state of the call"))
+        if stops:
+            self.is_stopped = True
+            raise Stopped
 
 
 class Pipes:
@@ -207,12 +241,8 @@ class Context:
     """The job of a running search: `asked[0]`, `bound[0]`, `count[name]` and `offer`."""
 
     def __init__(self, pipes, path):
-        # Searches only.
-        import mmap
-
         self._pipes = pipes
-        with open(path, "r+b") as page:
-            self._page = memoryview(mmap.mmap(page.fileno(), 24))
+        self._page = mapped(path)
         self.asked = self._page[:1]
         # A list: reading it is faster than the page, and the host never writes a half of it.
         self.bound = [math.inf]
@@ -248,15 +278,25 @@ class Context:
         return True
 
 
-def pickled(search):
+def mapped(path):
+    """Returns the page, which only searches and functions with checkpoints need."""
+    import mmap
+
+    with open(path, "r+b") as page:
+        return memoryview(mmap.mmap(page.fileno(), 24))
+
+
+def pickled(value, name):
     import pickle
 
     try:
-        state = pickle.dumps(search, 5)
+        state = pickle.dumps(value, 5)
     except Exception as error:
-        raise Invalid(f"the search cannot be pickled: {message_of(error)}") from None
+        raise Invalid(f"{name} cannot be pickled: {message_of(error)}") from None
     if len(state) > STATE_BYTES_MAX:
-        raise Invalid(f"the state of the search has {len(state)} bytes when pickled, more than {STATE_BYTES_MAX}")
+        raise Invalid(
+            f"{name} has {len(state)} bytes when pickled, more than {STATE_BYTES_MAX}: keep large data in files"
+        )
     return state
 
 
@@ -275,11 +315,11 @@ def run_search(search, cx, pipes):
             cx.asked[0] = 0
             continue
         part = search.split() if asked == SPLIT else None
-        rest = pickled(search)
+        rest = pickled(search, "the state of the search")
         if part is None:
             pipes.send(b'{"type":"paused","counts":%b}' % cx._counts(), rest)
         else:
-            part = pickled(part)
+            part = pickled(part, "the state of the search")
             pipes.send(b'{"type":"child","part":%d,"counts":%b}' % (len(part), cx._counts()), part + rest)
         message = pipes.receive()
         if message[0]["type"] != "go":
@@ -313,15 +353,36 @@ def here():
     return os.getpid(), threading.get_ident()
 
 
-def routines_call(routine, *args, **kwargs):
-    """Calls another routine from a running one, and returns its result."""
+def running_here(function):
     if not running or here() != running[0]:
         raise RuntimeError(
-            "routines.call works in the process and in the thread of a running routine that is a function"
+            f"routines.{function} works in the process and in the thread of a running routine that is a function"
         )
+    return running[1:]
+
+
+def routines_checkpoint(state):
+    """Offers a state from which the running call can continue, in case it is interrupted here or later."""
+    pipes, answers, its = running_here("checkpoint")
+    if its.is_due():
+        its.save(state, pipes, answers)
+
+
+def routines_restored(default=None):
+    """Returns the state from which the running call continues, or the default if it starts."""
+    restored = running_here("restored")[2].restored
+    if not restored:
+        return default
+    import pickle
+
+    return pickle.loads(restored)
+
+
+def routines_call(routine, *args, **kwargs):
+    """Calls another routine from a running one, and returns its result."""
     if args and kwargs:
         raise TypeError("a call has positional or named arguments, not both")
-    pipes, answers = running[1:]
+    pipes, answers, _ = running_here("call")
     answers.flush()
     argument = encode(kwargs or args)
     pipes.send(b'{"type":"call","routine":%b,"argument":%b}' % (json.dumps(str(routine)).encode(), argument))
@@ -342,6 +403,7 @@ def load(folder, entry, kind):
     if find_spec("routines") is None:
         sys.modules["routines"] = stub = type(sys)("routines")
         stub.Search, stub.CallError, stub.call = Search, CallError, routines_call
+        stub.checkpoint, stub.restored = routines_checkpoint, routines_restored
     routine = importlib.import_module(module)
     for part in name.split("."):
         routine = getattr(routine, part)
@@ -362,22 +424,38 @@ def apply(routine, argument):
     return routine(argument)
 
 
-def run(routine, call, argument, answers, is_encoded):
-    """Makes a call and answers it."""
+def run(routine, call, argument, answers, is_encoded, state, restored):
+    """Makes a call and answers it. Returns whether it was stopped instead."""
+    state.begin(call, restored)
     try:
         encoded = encode(apply(routine, decode(argument) if is_encoded else argument))
     except Invalid as error:
         answers.fail("invalid", str(error), call=call)
-    except (Exception, SystemExit, KeyboardInterrupt) as error:
+    except (Exception, SystemExit, KeyboardInterrupt, Stopped) as error:
+        if state.is_stopped:
+            # Also if the routine has replaced the exception.
+            return True
         answers.fail("user", message_of(error), trace_of(error), call)
     else:
         answers.add(call, encoded)
+    return False
+
+
+def run_all(routine, calls, answers, is_encoded, state, pipes):
+    """Makes calls until one is stopped."""
+    # A single call may continue from its state. Later frames replace the bytes.
+    restored = pipes.bytes
+    stopped = any(run(routine, *call, answers, is_encoded, state, restored) for call in calls)
+    answers.flush()
+    if stopped:
+        pipes.send(b'{"type":"stopped"}')
 
 
 def main():
     pipes = Pipes()
     answers = Answers(pipes)
     page = os.environ.pop("ROUTINES_PAGE")
+    state = State(page)
     routine = following = None
     while True:
         (message, is_encoded), following = following or pipes.receive(), None
@@ -393,15 +471,11 @@ def main():
             except (Exception, SystemExit) as error:
                 answers.fail("user", message_of(error), trace_of(error))
             else:
-                running[:] = (here(), pipes, answers) if message["kind"] == "function" else ()
+                running[:] = (here(), pipes, answers, state) if message["kind"] == "function" else ()
                 pipes.send(b'{"type":"ready"}')
-        elif kind == "call":
-            run(routine, message["id"], message["argument"], answers, is_encoded)
-            answers.flush()
-        elif kind == "many":
-            for call, argument in message["calls"]:
-                run(routine, call, argument, answers, is_encoded)
-            answers.flush()
+        elif kind in ("call", "many"):
+            calls = message["calls"] if kind == "many" else [(message["id"], message["argument"])]
+            run_all(routine, calls, answers, is_encoded, state, pipes)
         elif kind == "search":
             argument = message.get("argument")
             following = start_search(routine, argument, is_encoded, page, pipes, answers)

@@ -10,16 +10,16 @@ use std::{
 use serde_json::value::RawValue;
 
 use super::{
-    Batch,
+    Batch, Checkpoint,
+    platform::{CallRuntime as _, Platform},
     status::{Counts, RunningCalls},
 };
 use crate::{
-    host::Host,
     order::Order,
     ranges::Ranges,
     resource::{Files, Held, Local},
-    runtime::{ANSWER_LATE_MAX, CRASHES_MAX, Event, Installed, LOADS_MAX, Runtime},
-    store::{Outcome, Writer},
+    runtime::{ANSWER_LATE_MAX, CRASHES_MAX, Event, LOADS_MAX, Request},
+    store::Outcome,
     tally::Tally,
     wire::{CallError, ErrorKind, Step},
 };
@@ -40,12 +40,10 @@ const CUT_WAIT: Duration = Duration::from_millis(50);
 
 /// The state of a task on its node.
 #[derive(Debug)]
-pub(super) struct Live {
-    host: &'static Host,
+pub(super) struct Live<P: Platform> {
+    platform: P,
     counts: Arc<Counts>,
-    installed: Arc<Installed>,
-    writer: Arc<Writer>,
-    runtime: Option<Runtime>,
+    runtime: Option<P::Runtime>,
     frame: Option<Sent>,
     unsynced: VecDeque<Unsynced>,
     /// The number of runtimes in a row that have not loaded the routine.
@@ -59,7 +57,9 @@ struct Sent {
     at: Instant,
     /// The time of the last answer.
     heard: Instant,
-    _running: RunningCalls,
+    /// The time of the last request for a state.
+    state_at: Instant,
+    running: RunningCalls,
     _files: Held,
 }
 
@@ -73,24 +73,9 @@ struct Unsynced {
     at: Instant,
 }
 
-impl Live {
-    /// # Errors
-    /// The reason for which no node can run the job.
-    pub(super) fn new(host: &'static Host, order: &Order, counts: Arc<Counts>) -> Result<Self, String> {
-        let installed = host.packages.get(&host.store, &order.digest);
-        let installed = installed.map_err(|error| format!("the package cannot be used: {error}"))?;
-        let writer = host.writer(&order.key);
-        let writer = writer.map_err(|error| format!("results cannot be written: {error}"))?;
-        Ok(Self {
-            host,
-            counts,
-            installed,
-            writer,
-            runtime: None,
-            frame: None,
-            unsynced: VecDeque::new(),
-            failed_loads: 0,
-        })
+impl<P: Platform> Live<P> {
+    pub(super) fn new(platform: P, counts: Arc<Counts>) -> Self {
+        Self { platform, counts, runtime: None, frame: None, unsynced: VecDeque::new(), failed_loads: 0 }
     }
 
     pub(super) fn has_frame(&self) -> bool {
@@ -111,44 +96,56 @@ impl Live {
     }
 
     /// Returns the tallies of the results that have become durable.
-    pub(super) fn settled(&mut self) -> Vec<Tally> {
-        let durable = self.writer.durable();
+    pub(super) fn settled(&mut self, batch: &mut Batch<P>) -> Vec<Tally> {
+        let durable = self.platform.durable();
         let count = self.unsynced.iter().take_while(|unsynced| unsynced.number <= durable).count();
-        self.unsynced.drain(..count).map(|unsynced| unsynced.tally).collect()
+        let settled = self.unsynced.drain(..count).map(|Unsynced { calls, tally, .. }| {
+            batch.checkpoint.take_if(|last| calls.contains(last.index));
+            tally
+        });
+        settled.collect()
     }
 
     /// Makes results durable before the pool is cut, unless they are recent: otherwise other nodes repeat their calls
     /// if the task is moved.
     pub(super) fn hurry_before_cut(&self) {
         if let (Some(first), Some(last)) = (self.unsynced.front(), self.unsynced.back())
-            && first.at.elapsed() >= CUT_AGE
+            && self.since(first.at) >= CUT_AGE
         {
-            self.writer.hurry();
-            self.writer.wait(last.number, CUT_WAIT);
+            self.platform.hurry();
+            self.platform.wait(last.number, CUT_WAIT);
         }
     }
 
-    /// Starts a runtime and sends it calls, if there are any and it has none.
+    fn since(&self, then: Instant) -> Duration {
+        self.platform.now().saturating_duration_since(then)
+    }
+
+    /// Starts a runtime and sends it calls, if there are any, it has none, and the node stays.
     ///
     /// # Errors
     /// The reason if the job fails.
-    pub(super) fn advance(&mut self, batch: &mut Batch, order: &Order) -> Result<(), String> {
-        if self.frame.is_some() || batch.open.is_empty() || !self.writer.has_room() {
+    pub(super) fn advance(&mut self, batch: &mut Batch<P>, order: &Order) -> Result<(), String> {
+        let Self { platform, counts, .. } = self;
+        let continued = batch.checkpoint.as_ref().map(|last| last.index);
+        // The last state is kept until the result of its call is durable, so that no later call has one before.
+        let is_kept = continued.is_some_and(|index| !batch.open.contains(index));
+        let has_room = platform.has_room();
+        if self.frame.is_some() || batch.open.is_empty() || !has_room || is_kept || counts.is_leaving() {
             return Ok(());
         }
-        if self.runtime.as_ref().is_some_and(|runtime| self.installed.has_used_up(runtime)) {
+        if self.runtime.as_ref().is_some_and(|runtime| platform.has_used_up(runtime)) {
             self.runtime = None;
         }
-        let installed = Arc::clone(&self.installed);
-        let package = &installed.package;
         let runtime = match &mut self.runtime {
             Some(runtime) => runtime,
-            none => none.insert(self.host.runtime(package).map_err(|error| error.to_string())?),
+            none => none.insert(platform.start()?),
         };
         if !runtime.exchange().is_loaded() {
             return Ok(());
         }
-        let left = package.description.reuse.map_or(u64::MAX, |reuse| reuse - runtime.used().1);
+        let installed = platform.installed();
+        let left = installed.package.description.reuse.map_or(u64::MAX, |reuse| reuse - runtime.calls());
         let most = if batch.careful > 0 {
             1
         } else {
@@ -156,9 +153,13 @@ impl Live {
             let fair = batch.open.len().div_ceil(4);
             installed.calls_within(FRAME_TIME).min(fair).min(FRAME_CALLS_MAX).min(left)
         };
-        let Some(mut taken) = batch.open.take_front(most) else { return Ok(()) };
-        let mut files = Files::new(&self.host.resources, &self.host.store);
-        let calls = match arguments(order, &taken, &mut files)? {
+        let taken = match continued {
+            Some(index) => batch.open.remove(index).then_some(index..index + 1),
+            None => batch.open.take_front(most),
+        };
+        let Some(mut taken) = taken else { return Ok(()) };
+        let mut files = platform.files();
+        let calls = match arguments(order, &taken, files.as_mut())? {
             Arguments::Ready(calls) => calls,
             Arguments::Later => {
                 batch.open.insert(taken);
@@ -171,20 +172,24 @@ impl Live {
                 return Ok(());
             }
         };
+        let files = files.map(Files::into_held).unwrap_or_default();
         let end = taken.start + calls.len() as u64;
         batch.open.insert(end..taken.end);
         taken.end = end;
-        if let Err(error) = runtime.call(&calls, 0) {
+        let state = batch.checkpoint.as_ref().map(|last| &*last.state);
+        if let Err(error) = runtime.call(&calls, state) {
             // A single call, since others were limited.
             self.frame = None;
             let error = CallError::new(ErrorKind::Invalid, format!("the argument is too large: {error}"));
             self.put(batch, &[(taken.start, Outcome::Error(error))]);
             return Ok(());
         }
-        let now = Instant::now();
-        let running = self.counts.run(taken.end - taken.start);
-        self.frame =
-            Some(Sent { calls: taken, at: now, heard: now, _running: running, _files: files.into_held() });
+        let now = self.platform.now();
+        let mut running = self.counts.run(taken.end - taken.start);
+        if runtime.exchange().has_checkpoints() {
+            running.expect_stop();
+        }
+        self.frame = Some(Sent { calls: taken, at: now, heard: now, state_at: now, running, _files: files });
         Ok(())
     }
 
@@ -192,16 +197,18 @@ impl Live {
     ///
     /// # Errors
     /// The reason if the job fails.
-    pub(super) fn wait(&mut self, batch: &mut Batch, most: Duration) -> Result<u64, String> {
-        let is_waiting = |runtime: &&mut Runtime| self.frame.is_some() || !runtime.exchange().is_loaded();
+    pub(super) fn wait(&mut self, batch: &mut Batch<P>, most: Duration) -> Result<u64, String> {
+        self.request_state();
+        let has_frame = self.frame.is_some();
+        let is_waiting = |runtime: &&mut P::Runtime| has_frame || !runtime.exchange().is_loaded();
         let Some(runtime) = self.runtime.as_mut().filter(is_waiting) else {
-            // Nothing else is left to do, or there is no room.
-            if let Some(last) = self.unsynced.back() {
-                self.writer.hurry();
-                self.writer.wait(last.number, most);
-            } else if self.runtime.is_some() {
-                // The next call waits for its resources.
-                self.host.resources.wait(most);
+            // Nothing else is left to do, a state is kept, there is no room, the node leaves, or files are missing.
+            match self.unsynced.back() {
+                Some(last) => {
+                    self.platform.hurry();
+                    self.platform.wait(last.number, most);
+                }
+                None => self.platform.pause(most),
             }
             return Ok(0);
         };
@@ -215,8 +222,18 @@ impl Live {
                 Event::Step(Step::Loaded) => self.failed_loads = 0,
                 Event::Step(Step::NotLoaded(error)) => {
                     let CallError { message, trace, .. } = error;
-                    let name = self.installed.package.name();
+                    let name = self.platform.installed().package.name();
                     return Err(format!("routine {name} cannot be loaded: {message}\n{trace}"));
+                }
+                Event::Step(Step::Checkpoint { id, state }) => {
+                    batch.checkpoint = Some(Checkpoint { index: id, state });
+                    if let Some(frame) = &mut self.frame {
+                        frame.running.expect_stop();
+                    }
+                }
+                Event::Step(Step::Stopped(calls)) => {
+                    batch.open.extend(&calls);
+                    self.frame = None;
                 }
                 // A runtime without a search sends no messages of searches.
                 Event::Step(_) => {}
@@ -230,28 +247,44 @@ impl Live {
         Ok(answered)
     }
 
-    fn on_answers(&mut self, batch: &mut Batch, answers: Vec<(u64, Result<Box<RawValue>, CallError>)>) {
+    /// Requests the state of the running call, if it is due, or its end, if the node leaves.
+    fn request_state(&mut self) {
+        let now = self.platform.now();
+        let (Some(frame), Some(runtime)) = (&mut self.frame, &self.runtime) else { return };
+        if self.counts.is_leaving() {
+            // Repeated, since the runtime may overwrite it when it answers an earlier request.
+            runtime.request(Request::Pause);
+        } else if now.saturating_duration_since(frame.state_at)
+            >= self.platform.installed().package.description.checkpoint()
+        {
+            frame.state_at = now;
+            runtime.request(Request::State);
+        }
+    }
+
+    fn on_answers(&mut self, batch: &mut Batch<P>, answers: Vec<(u64, Result<Box<RawValue>, CallError>)>) {
         let outcome = |answer| match answer {
             Ok(value) => Outcome::Value(value),
             Err(error) => Outcome::Error(error),
         };
         let outcomes: Vec<_> = answers.into_iter().map(|(index, answer)| (index, outcome(answer))).collect();
         self.put(batch, &outcomes);
+        let now = self.platform.now();
         let Some(frame) = &mut self.frame else { return };
-        frame.heard = Instant::now();
+        frame.heard = now;
         if self.runtime.as_ref().is_some_and(|runtime| !runtime.exchange().unanswered().is_empty()) {
             return;
         }
-        let (took, calls) = (frame.at.elapsed(), frame.calls.end - frame.calls.start);
+        let (took, calls) = (now.saturating_duration_since(frame.at), frame.calls.end - frame.calls.start);
         self.frame = None;
-        self.installed.record(took, calls);
+        self.platform.installed().record(took, calls);
         if took / u32::try_from(calls).unwrap_or(u32::MAX) >= LONG_CALL {
-            self.writer.hurry();
+            self.platform.hurry();
         }
     }
 
     /// Passes outcomes to the writer.
-    fn put(&mut self, batch: &mut Batch, outcomes: &[(u64, Outcome)]) {
+    fn put(&mut self, batch: &mut Batch<P>, outcomes: &[(u64, Outcome)]) {
         let (mut calls, mut tally) = (Ranges::default(), Tally::default());
         for (index, outcome) in outcomes {
             calls.insert(*index..*index + 1);
@@ -263,20 +296,21 @@ impl Live {
         }
         self.counts.add(&tally);
         batch.careful = batch.careful.saturating_sub(outcomes.len() as u64);
-        let number = self.writer.put(outcomes);
-        self.unsynced.push_back(Unsynced { number, calls, tally, at: Instant::now() });
+        let (number, at) = (self.platform.put(outcomes), self.platform.now());
+        self.unsynced.push_back(Unsynced { number, calls, tally, at });
     }
 
     /// Handles a call, or a start, that takes too long.
-    fn check_time(&mut self, batch: &mut Batch) -> Result<(), String> {
+    fn check_time(&mut self, batch: &mut Batch<P>) -> Result<(), String> {
         let Some(runtime) = &self.runtime else { return Ok(()) };
         if let Some(reason) = runtime.late_load() {
             return self.on_broken(batch, ErrorKind::Timeout, reason);
         }
-        let (Some(frame), Some(limit)) = (&self.frame, self.installed.package.description.timeout()) else {
+        let limit = self.platform.installed().package.description.timeout();
+        let (Some(frame), Some(limit)) = (&self.frame, limit) else {
             return Ok(());
         };
-        if frame.heard.elapsed() < limit + ANSWER_LATE_MAX {
+        if self.since(frame.heard) < limit + ANSWER_LATE_MAX {
             return Ok(());
         }
         let reason = runtime.exceeded(limit);
@@ -284,12 +318,15 @@ impl Live {
     }
 
     /// Handles the loss of the runtime: its calls are open again, and sent singly if there were several.
-    fn on_broken(&mut self, batch: &mut Batch, kind: ErrorKind, reason: String) -> Result<(), String> {
+    fn on_broken(&mut self, batch: &mut Batch<P>, kind: ErrorKind, reason: String) -> Result<(), String> {
         let Some(runtime) = self.runtime.take() else { return Ok(()) };
         if !runtime.exchange().is_loaded() {
             self.failed_loads += 1;
             if self.failed_loads >= LOADS_MAX {
-                return Err(format!("routine {} cannot be loaded: {reason}", self.installed.package.name()));
+                return Err(format!(
+                    "routine {} cannot be loaded: {reason}",
+                    self.platform.installed().package.name()
+                ));
             }
         }
         let Some(frame) = self.frame.take() else { return Ok(()) };
@@ -322,10 +359,19 @@ enum Arguments {
 }
 
 /// Returns the arguments of calls, at least of the first, up to the maximum size and with the same resources.
-fn arguments(order: &Order, calls: &Range<u64>, files: &mut Files<'_>) -> Result<Arguments, String> {
+fn arguments(
+    order: &Order,
+    calls: &Range<u64>,
+    mut files: Option<&mut Files<'_>>,
+) -> Result<Arguments, String> {
     let (mut arguments, mut bytes) = (Vec::new(), 0);
     for index in calls.clone() {
-        let argument = match files.localise(order.space.argument(index)?) {
+        let argument = order.space.argument(index)?;
+        let localised = match &mut files {
+            Some(files) => files.localise(argument),
+            None => Local::Ready(argument),
+        };
+        let argument = match localised {
             Local::Ready(argument) => argument,
             _ if !arguments.is_empty() => break,
             Local::Later => return Ok(Arguments::Later),
@@ -340,13 +386,13 @@ fn arguments(order: &Order, calls: &Range<u64>, files: &mut Files<'_>) -> Result
     Ok(Arguments::Ready(arguments))
 }
 
-impl Drop for Live {
+impl<P: Platform> Drop for Live<P> {
     /// Keeps a runtime without calls for other tasks. One that has calls is stopped: they are open elsewhere.
     fn drop(&mut self) {
         if self.frame.is_none()
             && let Some(runtime) = self.runtime.take()
         {
-            self.host.keep(&self.installed, runtime);
+            self.platform.keep(runtime);
         }
     }
 }

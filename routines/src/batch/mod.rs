@@ -13,7 +13,12 @@
 //! its last flush are repeated; the manifest counts each index once.
 
 mod live;
+mod platform;
 mod status;
+#[cfg(test)]
+mod checkpoint_tests;
+#[cfg(test)]
+mod simulation;
 #[cfg(test)]
 mod tests;
 
@@ -22,7 +27,11 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use taskwork::{Companion, Context, Job, Outcome, Task};
 
-use self::{live::Live, status::Calls};
+use self::{
+    live::Live,
+    platform::{Node, Platform},
+    status::Calls,
+};
 use crate::{host::Host, order::Order, ranges::Ranges, tally::Tally};
 
 pub(crate) const KIND: &str = "batch";
@@ -36,33 +45,39 @@ const SHORT_WAITS: u32 = 50;
 
 /// Calls of a job.
 #[derive(Debug)]
-pub(crate) struct Batch {
+pub(crate) struct Batch<P: Platform = Node> {
     /// The calls that no runtime has.
     open: Ranges,
     /// The numbers of crashes of runtimes with these calls.
     crashed: BTreeMap<u64, u32>,
     /// The number of calls that are sent singly, because one of them may have crashed its runtime.
     careful: u64,
+    /// The last state of a call, until its result is durable. No later call starts before that, so there is one.
+    checkpoint: Option<Checkpoint>,
     /// The state on this node; `None` until the task is searched here.
-    live: Option<Box<Live>>,
+    live: Option<Box<Live<P>>>,
+}
+
+/// A state from which a call continues, which only its routine can read.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Checkpoint {
+    index: u64,
+    state: Vec<u8>,
 }
 
 /// A task as it is sent and written.
-#[derive(Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize)]
 struct Encoded {
     open: Ranges,
     crashed: BTreeMap<u64, u32>,
     careful: u64,
+    checkpoint: Option<Checkpoint>,
 }
 
-impl Batch {
+impl<P: Platform> Batch<P> {
     /// Creates the task of all calls of a job.
-    pub(crate) fn of(calls: u64) -> Self {
-        Self { open: (0..calls).into(), crashed: BTreeMap::new(), careful: 0, live: None }
-    }
-
-    pub(crate) fn job(order: Order, name: String) -> Job<Self> {
-        Job::new(Self::of(order.space.len()), order).kind(KIND).name(name)
+    fn of(calls: u64) -> Self {
+        Self { open: (0..calls).into(), crashed: BTreeMap::new(), careful: 0, checkpoint: None, live: None }
     }
 
     /// Returns the calls without durable results.
@@ -72,6 +87,27 @@ impl Batch {
             live.add_unfinished(&mut unfinished);
         }
         unfinished
+    }
+
+    /// Gives away half of the open calls, never those of the current frame.
+    fn give(&mut self) -> Option<Self> {
+        let is_busy = self.live.as_ref().is_some_and(|live| live.has_frame());
+        let calls = if is_busy { self.open.len().div_ceil(2) } else { self.open.len() / 2 };
+        if calls == 0 {
+            return None;
+        }
+        let open = self.open.take_back(calls);
+        let given = self.crashed.keys().copied().filter(|&index| open.contains(index)).collect::<Vec<_>>();
+        let crashed = given.iter().filter_map(|index| self.crashed.remove_entry(index)).collect();
+        let careful = self.careful.saturating_sub(self.open.len());
+        let checkpoint = self.checkpoint.take_if(|last| open.contains(last.index));
+        Some(Self { open, crashed, careful, checkpoint, live: None })
+    }
+}
+
+impl Batch {
+    pub(crate) fn job(order: Order, name: String) -> Job<Self> {
+        Job::new(Self::of(order.space.len()), order).kind(KIND).name(name)
     }
 
     /// Works until the task is complete or interrupted.
@@ -84,15 +120,15 @@ impl Batch {
         let counts = || cx.companion().map(Calls::counts).unwrap_or_default();
         let mut live = match self.live.take() {
             Some(live) => live,
-            None => Box::new(Live::new(host, cx.shared(), counts())?),
+            None => Box::new(Live::new(Node::new(host, cx.shared())?, counts())),
         };
         let mut waits = 0;
         loop {
-            settle(&mut live, cx);
+            self.settle(&mut live, cx);
             if cx.has_requests() {
                 if cx.migrate() {
                     live.hurry_before_cut();
-                    settle(&mut live, cx);
+                    self.settle(&mut live, cx);
                     self.live = Some(live);
                     return Ok(Outcome::Migrate);
                 }
@@ -112,12 +148,12 @@ impl Batch {
             cx.progressed(answered as f64 / order.space.len().max(1) as f64);
         }
     }
-}
 
-/// Counts the results that have become durable.
-fn settle(live: &mut Live, cx: &mut Context<'_, Batch>) {
-    for tally in live.settled() {
-        taskwork::Output::merge(cx.output(), tally);
+    /// Counts the results that have become durable.
+    fn settle(&mut self, live: &mut Live<Node>, cx: &mut Context<'_, Self>) {
+        for tally in live.settled(self) {
+            taskwork::Output::merge(cx.output(), tally);
+        }
     }
 }
 
@@ -136,31 +172,21 @@ impl Task for Batch {
         })
     }
 
-    /// Gives away half of the open calls, never those of the current frame.
     fn split(&mut self, _: &Order) -> Option<Self> {
-        let is_busy = self.live.as_ref().is_some_and(|live| live.has_frame());
-        let calls = if is_busy { self.open.len().div_ceil(2) } else { self.open.len() / 2 };
-        if calls == 0 {
-            return None;
-        }
-        let open = self.open.take_back(calls);
-        let given = self.crashed.keys().copied().filter(|&index| open.contains(index)).collect::<Vec<_>>();
-        let crashed = given.iter().filter_map(|index| self.crashed.remove_entry(index)).collect();
-        let careful = self.careful.saturating_sub(self.open.len());
-        Some(Self { open, crashed, careful, live: None })
+        self.give()
     }
 }
 
-impl Serialize for Batch {
+impl<P: Platform> Serialize for Batch<P> {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        let Self { crashed, careful, .. } = self;
-        Encoded { open: self.unfinished(), crashed: crashed.clone(), careful: *careful }.serialize(to)
+        let (open, crashed, checkpoint) = (self.unfinished(), self.crashed.clone(), self.checkpoint.clone());
+        Encoded { open, crashed, careful: self.careful, checkpoint }.serialize(to)
     }
 }
 
-impl<'de> Deserialize<'de> for Batch {
+impl<'de, P: Platform> Deserialize<'de> for Batch<P> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        let Encoded { open, crashed, careful } = Encoded::deserialize(from)?;
-        Ok(Self { open, crashed, careful, live: None })
+        let Encoded { open, crashed, careful, checkpoint } = Encoded::deserialize(from)?;
+        Ok(Self { open, crashed, careful, checkpoint, live: None })
     }
 }

@@ -1,14 +1,15 @@
-//! The display of a job of calls: each node describes its part.
+//! The companion of a job of calls: each node displays its part, and stops its calls before it leaves.
 
 use std::sync::{
     Arc, Weak,
-    atomic::{AtomicU64, Ordering::Relaxed},
+    atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
 };
 
 use taskwork::{
-    Companion, CompanionContext, JobStatus, StatusProvider,
+    Companion, CompanionContext, CompanionEvent, JobStatus, Rescue, StatusProvider,
     display::{Field, JobDisplay, Unit},
 };
+use tokio::{sync::watch, time::timeout_at};
 
 use crate::tally::Tally;
 
@@ -26,23 +27,33 @@ pub(super) struct Counts {
     running: AtomicU64,
     done: AtomicU64,
     failed: AtomicU64,
+    /// Whether the node leaves the job, so that calls stop at their next checkpoints and none starts.
+    is_leaving: AtomicBool,
+    /// The number of frames with a call that is expected to stop.
+    stoppable: watch::Sender<u64>,
 }
 
 /// Calls of a frame, which run until this value is dropped.
 #[derive(Debug)]
 pub(super) struct RunningCalls {
     calls: u64,
+    /// Whether one of them is expected to stop.
+    is_stoppable: bool,
     counts: Arc<Counts>,
 }
 
 impl Calls {
-    /// Returns a companion that only provides the status.
+    /// Returns a companion that provides the status, and stops calls with checkpoints before the node leaves.
     pub(super) fn companion(total: u64) -> Companion {
         let calls = Arc::new(Self { total, counts: Arc::default() });
-        let provider: Weak<Self> = Arc::downgrade(&calls);
+        let (provider, counts): (Weak<Self>, _) = (Arc::downgrade(&calls), calls.counts());
         Companion::new(calls, async move |mut cx: CompanionContext| {
             cx.set_status_provider(provider);
-            while cx.next().await.is_some() {}
+            while let Some(event) = cx.next().await {
+                if let CompanionEvent::Rescue(rescue) = event {
+                    counts.leave(&rescue).await;
+                }
+            }
             Ok(())
         })
     }
@@ -62,19 +73,49 @@ impl Counts {
 
     pub(super) fn run(self: &Arc<Self>, calls: u64) -> RunningCalls {
         self.running.fetch_add(calls, Relaxed);
-        RunningCalls { calls, counts: Arc::clone(self) }
+        RunningCalls { calls, is_stoppable: false, counts: Arc::clone(self) }
+    }
+
+    pub(super) fn is_leaving(&self) -> bool {
+        self.is_leaving.load(Relaxed)
+    }
+
+    pub(super) fn set_leaving(&self) {
+        self.is_leaving.store(true, Relaxed);
+    }
+
+    /// Waits until calls with checkpoints have stopped. Others are lost with the node.
+    async fn leave(&self, rescue: &Rescue) {
+        self.set_leaving();
+        let mut stoppable = self.stoppable.subscribe();
+        if timeout_at(rescue.until(), stoppable.wait_for(|frames| *frames == 0)).await.is_err() {
+            tracing::warn!(
+                "calls have not reached their next checkpoints in time: they continue from the last ones"
+            );
+        }
+    }
+}
+
+impl RunningCalls {
+    pub(super) fn expect_stop(&mut self) {
+        if !std::mem::replace(&mut self.is_stoppable, true) {
+            self.counts.stoppable.send_modify(|frames| *frames += 1);
+        }
     }
 }
 
 impl Drop for RunningCalls {
     fn drop(&mut self) {
         self.counts.running.fetch_sub(self.calls, Relaxed);
+        if self.is_stoppable {
+            self.counts.stoppable.send_modify(|frames| *frames -= 1);
+        }
     }
 }
 
 impl StatusProvider for Calls {
     fn status(&self) -> Option<JobStatus> {
-        let Counts { running, done, failed } = &*self.counts;
+        let Counts { running, done, failed, .. } = &*self.counts;
         let field = |name, count: &AtomicU64| Field::new(name, name, Unit::Count, count.load(Relaxed));
         let counts = [field("done", done), field("failed", failed), field("running", running).current()];
         // Unlike the counts, it is not the sum over the nodes.

@@ -9,7 +9,7 @@ use std::{
 use serde_json::Value;
 use taskwork::{Job, JobError, Limits, Report, Task as _};
 
-use super::{Batch, Live};
+use super::{Batch, Checkpoint, Live, Node};
 use crate::{
     host::Host,
     order::{Order, Space},
@@ -106,7 +106,7 @@ impl Run {
     }
 }
 
-fn results(order: &Order, ended: u64) -> Results {
+pub(super) fn results(order: &Order, ended: u64) -> Results {
     Results::open(fixture().store.objects.clone(), &Store::job(&order.key), ended).unwrap()
 }
 
@@ -255,11 +255,12 @@ fn calls_are_open_in_encoded_task_until_results_are_durable() {
     const CALLS: u64 = 20;
     let run = Run::of("square", "", range(20));
     let folder = fixture().folder.join("store").join(Store::job(&run.order.key));
-    let mut live = Live::new(Host::current().unwrap(), &run.order, Arc::default()).unwrap();
+    let node = Node::new(Host::current().unwrap(), &run.order).unwrap();
+    let mut live = Live::new(node, Arc::default());
     // No result can be written.
     fs::create_dir_all(folder.parent().unwrap()).unwrap();
     fs::write(&folder, "in the way").unwrap();
-    let mut batch = Batch::of(CALLS);
+    let mut batch: Batch = Batch::of(CALLS);
     let deadline = Instant::now() + Duration::from_secs(60);
     let mut answered = 0;
     while answered < CALLS {
@@ -270,7 +271,7 @@ fn calls_are_open_in_encoded_task_until_results_are_durable() {
         live.add_unfinished(&mut unfinished);
         assert_eq!(unfinished, Ranges::from(0..CALLS));
         answered += live.wait(&mut batch, Duration::from_millis(10)).unwrap();
-        assert!(live.settled().is_empty());
+        assert!(live.settled(&mut batch).is_empty());
     }
     assert!(batch.open.is_empty() && !live.is_done());
     batch.live = Some(Box::new(live));
@@ -283,7 +284,7 @@ fn calls_are_open_in_encoded_task_until_results_are_durable() {
     while ended < CALLS {
         assert!(Instant::now() < deadline, "{ended} durable results");
         live.wait(&mut batch, Duration::from_millis(10)).unwrap();
-        ended += live.settled().iter().map(|tally| tally.ended).sum::<u64>();
+        ended += live.settled(&mut batch).iter().map(|tally| tally.ended).sum::<u64>();
     }
     assert!(live.is_done());
     assert_eq!(results(&run.order, CALLS).len(), 20);
@@ -291,15 +292,17 @@ fn calls_are_open_in_encoded_task_until_results_are_durable() {
 
 #[test]
 fn split_gives_away_half_of_open_calls() {
-    let mut batch = Batch::of(9);
+    let mut batch: Batch = Batch::of(9);
     batch.crashed = [(1, 1), (8, 2)].into();
     batch.careful = 6;
+    batch.checkpoint = Some(Checkpoint { index: 6, state: vec![1] });
     let order = Order { digest: String::new(), key: String::new(), space: range(9) };
     let given = batch.split(&order).unwrap();
     assert_eq!((batch.open, given.open), (Ranges::from(0..5), Ranges::from(5..9)));
     assert_eq!((batch.crashed, given.crashed), ([(1, 1)].into(), [(8, 2)].into()));
+    assert!(batch.checkpoint.is_none() && given.checkpoint.is_some_and(|last| last.index == 6));
     assert_eq!(given.careful, 1, "the calls after the suspects are not among them");
-    assert!(Batch::of(1).split(&order).is_none(), "its only call");
+    assert!(Batch::<Node>::of(1).split(&order).is_none(), "its only call");
 }
 
 #[test]
@@ -336,7 +339,7 @@ fn lost(script: &str) -> String {
                 Event::Broken(reason) => return reason,
                 Event::Step(Step::Loaded) => {
                     let argument = serde_json::value::RawValue::from_string("5".to_owned()).unwrap();
-                    runtime.call(&[(5, argument)], 0).unwrap();
+                    runtime.call(&[(5, argument)], None, 0).unwrap();
                 }
                 Event::Step(_) => {}
             }

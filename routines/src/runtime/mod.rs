@@ -12,7 +12,7 @@ use std::time::Duration;
 pub(crate) use self::{
     nested::NestedCall,
     package_cache::{Installed, Packages},
-    page::SearchRequest,
+    page::Request,
     pool::Pool,
     process::{Event, Runtime, StartError, Starter},
 };

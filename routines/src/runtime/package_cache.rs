@@ -103,12 +103,16 @@ impl Known {
     }
 
     fn add(&mut self, package: Package) -> Arc<Installed> {
-        let (digest, pace) = (package.digest.clone(), AtomicU64::new(nanoseconds(FIRST)));
-        Arc::clone(self.packages.entry(digest).or_insert_with(|| Arc::new(Installed { package, pace })))
+        let digest = package.digest.clone();
+        Arc::clone(self.packages.entry(digest).or_insert_with(|| Arc::new(Installed::new(package))))
     }
 }
 
 impl Installed {
+    pub(crate) fn new(package: Package) -> Self {
+        Self { package, pace: AtomicU64::new(nanoseconds(FIRST)) }
+    }
+
     /// Returns whether a runtime of the package must not get more calls.
     pub(crate) fn has_used_up(&self, runtime: &Runtime) -> bool {
         let (frames, calls) = runtime.used();

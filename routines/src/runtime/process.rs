@@ -39,7 +39,7 @@ use super::{
     LOAD_MAX,
     inbox::Inbox,
     nested::NestedCall,
-    page::{Page, SearchRequest},
+    page::{Page, Request},
 };
 use crate::{
     ranges::Ranges,
@@ -230,18 +230,27 @@ fn watch(child: u32, kept: (File, File)) {
 }
 
 impl Runtime {
-    /// Sends calls at a depth, each with its id. All earlier ones must be answered.
+    /// Sends calls at a depth, each with its id. A single one may continue from a state. All earlier calls must be
+    /// answered.
     ///
     /// # Errors
     /// If they exceed the size of a frame.
-    pub(crate) fn call(&mut self, calls: &[(u64, Box<RawValue>)], depth: u32) -> Result<(), FrameError> {
-        let frame = match calls {
+    pub(crate) fn call(
+        &mut self,
+        calls: &[(u64, Box<RawValue>)],
+        state: Option<&[u8]>,
+        depth: u32,
+    ) -> Result<(), FrameError> {
+        // A request to earlier calls.
+        self.request(None);
+        let mut frame = match calls {
             [(id, argument)] => ToRuntime::Call { id: *id, argument }.frame(),
             calls => {
                 let calls = calls.iter().map(|(id, argument)| (*id, &**argument)).collect();
                 ToRuntime::Many { calls }.frame()
             }
         };
+        frame.bytes = state.unwrap_or_default().to_vec();
         self.send(&frame)?;
         let mut ids = Ranges::default();
         for (id, _) in calls {
@@ -283,10 +292,10 @@ impl Runtime {
         Ok(())
     }
 
-    /// Makes a request to the running search. It must be repeated until the search is paused.
-    pub(crate) fn request(&self, request: Option<SearchRequest>) {
+    /// Makes a request to the running search, or to the running call. It must be repeated until it is answered.
+    pub(crate) fn request(&self, request: Option<Request>) {
         if let Err(error) = self.page.set_request(request) {
-            tracing::warn!(%error, "the page of a search cannot be written");
+            tracing::warn!(%error, "the page of a runtime cannot be written");
         }
     }
 

@@ -8,7 +8,7 @@ use std::{
 use crate::{
     host::Host,
     order::Order,
-    runtime::{Event, Installed, LOADS_MAX, Runtime, SearchRequest},
+    runtime::{Event, Installed, LOADS_MAX, Request, Runtime},
     wire::{SearchStage, Step},
 };
 
@@ -25,7 +25,7 @@ pub(super) struct Live {
     /// Whether the runtime has the search of this task, and not a paused one of another.
     is_sent: bool,
     /// The request that the running search has not answered.
-    request: Option<SearchRequest>,
+    request: Option<Request>,
     bound: f64,
     /// The number of runtimes in a row that have not loaded the routine.
     failed_loads: u32,
@@ -87,7 +87,7 @@ impl Live {
     }
 
     /// Makes a request to the search, if it runs and has no more important one.
-    pub(super) fn request(&mut self, request: SearchRequest) {
+    pub(super) fn request(&mut self, request: Request) {
         if self.is_running() && self.request < Some(request) {
             self.request = Some(request);
         }
@@ -97,7 +97,7 @@ impl Live {
     /// Requests a part, unless the search has recently had none to give away.
     pub(super) fn request_split(&mut self) {
         if Instant::now() >= self.parts_from {
-            self.request(SearchRequest::Split);
+            self.request(Request::Split);
         }
     }
 
@@ -115,7 +115,7 @@ impl Live {
             && self.request.is_none()
             && let Some(runtime) = &self.runtime
         {
-            runtime.request(Some(SearchRequest::Bound));
+            runtime.request(Some(Request::Bound));
         }
     }
 
@@ -135,7 +135,7 @@ impl Live {
 
     /// Notes that the search waits, and whether it has given away a part.
     pub(super) fn on_paused(&mut self, has_part: bool) {
-        let was_split = self.request.take() == Some(SearchRequest::Split);
+        let was_split = self.request.take() == Some(Request::Split);
         if has_part {
             self.part_wait = PART_WAIT;
         } else if was_split {

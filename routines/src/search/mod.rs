@@ -28,7 +28,7 @@ use self::live::Live;
 use crate::{
     host::Host,
     order::Order,
-    runtime::{Event, SearchRequest},
+    runtime::{Event, Request},
     wire::Step,
 };
 
@@ -111,7 +111,7 @@ impl Foreign {
     /// Requests the state and waits for it. Returns whether the task has completed.
     fn pause(&mut self, live: &mut Live, cx: &mut Context<'_, Self>) -> Result<bool, String> {
         let deadline = Instant::now() + PAUSE_WAIT;
-        live.request(SearchRequest::Pause);
+        live.request(Request::Pause);
         while live.is_running() && Instant::now() < deadline {
             let events = live.wait(WAIT)?;
             if self.on_events(events, live, cx)? {

@@ -14,7 +14,7 @@ use crate::{
     host::Host,
     order::{Order, Space},
     package::Package,
-    runtime::{Event, Runtime, SearchRequest},
+    runtime::{Event, Request, Runtime},
     testing::{fixture, package},
     wire::Step,
 };
@@ -192,12 +192,12 @@ impl Driven {
         self.runtime.search(&argument, state, f64::INFINITY).unwrap();
     }
 
-    fn request(&self, request: SearchRequest) {
+    fn request(&self, request: Request) {
         self.runtime.request(Some(request));
     }
 
     /// Waits for a message, and repeats a request until then.
-    fn step(&mut self, request: Option<SearchRequest>) -> Step {
+    fn step(&mut self, request: Option<Request>) -> Step {
         let deadline = Instant::now() + Duration::from_secs(60);
         loop {
             assert!(Instant::now() < deadline, "the runtime does not answer");
@@ -213,7 +213,7 @@ impl Driven {
     }
 
     /// Waits until the search is paused or complete.
-    fn wait(&mut self, request: Option<SearchRequest>) {
+    fn wait(&mut self, request: Option<Request>) {
         let counts = match self.step(request) {
             Step::Paused { part, rest, counts } => {
                 self.parts.extend(part);
@@ -253,14 +253,14 @@ fn check(mut counts: Counts, states: &[Vec<u8>]) {
 #[test]
 fn requests_in_a_row_are_answered_once_each() {
     let mut driven = Driven::start(None);
-    driven.wait(Some(SearchRequest::Split));
+    driven.wait(Some(Request::Split));
     // Too late, and cleared before the search continues.
-    driven.request(SearchRequest::Split);
+    driven.request(Request::Split);
     driven.runtime.go().unwrap();
-    driven.request(SearchRequest::Bound);
-    driven.request(SearchRequest::Split);
+    driven.request(Request::Bound);
+    driven.request(Request::Split);
     // The answer may be a child, if the search has seen the previous request.
-    driven.wait(Some(SearchRequest::Pause));
+    driven.wait(Some(Request::Pause));
     assert!(!driven.parts.is_empty());
     let (counts, parts) = driven.finish();
     check(counts, &parts);
@@ -269,7 +269,7 @@ fn requests_in_a_row_are_answered_once_each() {
 #[test]
 fn runtime_lost_between_child_and_go_loses_and_repeats_nothing() {
     let mut driven = Driven::start(None);
-    driven.wait(Some(SearchRequest::Split));
+    driven.wait(Some(Request::Split));
     // Numbers after the last state do not count.
     driven.runtime.go().unwrap();
     let Driven { runtime, counts, mut parts, rest, .. } = driven;
@@ -282,7 +282,7 @@ fn runtime_lost_between_child_and_go_loses_and_repeats_nothing() {
 #[test]
 fn paused_search_is_replaced_by_another() {
     let mut driven = Driven::start(None);
-    driven.wait(Some(SearchRequest::Pause));
+    driven.wait(Some(Request::Pause));
     driven.search("4", None);
     let Step::Complete(counts) = driven.step(None) else { panic!("it is not complete") };
     assert_eq!(counts["solutions"], 2);

@@ -9,7 +9,7 @@ use crate::ranges::Ranges;
 /// The version of the protocol.
 pub(crate) const VERSION: u32 = 1;
 
-/// The maximum size of the state of a search, in bytes.
+/// The maximum size of the state of a search or of a call, in bytes.
 const STATE_BYTES_MAX: usize = 1 << 20;
 
 /// The expected messages of a runtime.
@@ -20,6 +20,8 @@ pub(crate) struct Exchange {
     calls: Ranges,
     unanswered: Ranges,
     search: SearchStage,
+    /// Whether a call of the runtime has sent a state, so that later ones are expected to.
+    has_checkpoints: bool,
     /// Whether a call of the runtime waits for its answer.
     is_calling: bool,
 }
@@ -61,6 +63,13 @@ pub(crate) enum Step {
         counts: NewCounts,
     },
     Complete(NewCounts),
+    /// A call has sent its state.
+    Checkpoint {
+        id: u64,
+        state: Vec<u8>,
+    },
+    /// These calls have stopped without an answer.
+    Stopped(Ranges),
     Failed(CallError),
     /// A running call calls another routine.
     Calls {
@@ -88,6 +97,8 @@ pub(crate) enum ProtocolError {
     Call(String),
     #[error("the runtime answers call {0} although it waits for the answer to its own call")]
     Waits(u64),
+    #[error("the runtime reports that its calls have stopped, although none runs")]
+    Stopped,
     #[error("the runtime sends {0} although its search does not run")]
     NotSearching(&'static str),
     #[error("the runtime offers a solution with the cost {0}, which is not finite")]
@@ -100,7 +111,8 @@ impl Exchange {
     /// Creates the exchange of a runtime that was sent `hello` and `load`.
     pub(crate) fn new() -> Self {
         let (calls, unanswered) = (Ranges::default(), Ranges::default());
-        Self { stage: Stage::Greeting, calls, unanswered, search: SearchStage::Idle, is_calling: false }
+        let (stage, search) = (Stage::Greeting, SearchStage::Idle);
+        Self { stage, calls, unanswered, search, has_checkpoints: false, is_calling: false }
     }
 
     pub(crate) fn is_loaded(&self) -> bool {
@@ -131,6 +143,11 @@ impl Exchange {
 
     pub(crate) fn unanswered(&self) -> &Ranges {
         &self.unanswered
+    }
+
+    /// Returns whether its calls are expected to stop on request.
+    pub(crate) fn has_checkpoints(&self) -> bool {
+        self.has_checkpoints
     }
 
     pub(crate) fn on_message(&mut self, message: FromRuntime) -> Result<Step, ProtocolError> {
@@ -175,10 +192,7 @@ impl Exchange {
             }
             FromRuntime::Paused { part, rest, counts } => {
                 self.check_search("a state")?;
-                let bytes = rest.len().max(part.as_ref().map_or(0, Vec::len));
-                if bytes > STATE_BYTES_MAX {
-                    return Err(ProtocolError::State { bytes });
-                }
+                check_state(rest.len().max(part.as_ref().map_or(0, Vec::len)))?;
                 self.search = SearchStage::Paused;
                 Ok(Step::Paused { part, rest, counts })
             }
@@ -187,6 +201,8 @@ impl Exchange {
                 self.search = SearchStage::Idle;
                 Ok(Step::Complete(counts))
             }
+            FromRuntime::Checkpoint { id, state } => self.on_checkpoint(id, state),
+            FromRuntime::Stopped => self.on_stopped(),
             FromRuntime::Call { routine, argument } => {
                 if self.unanswered.is_empty() || self.is_calling {
                     return Err(ProtocolError::Call(routine));
@@ -200,6 +216,22 @@ impl Exchange {
             }
             FromRuntime::Progress => Ok(Step::Nothing),
         }
+    }
+
+    fn on_checkpoint(&mut self, id: u64, state: Vec<u8>) -> Result<Step, ProtocolError> {
+        if !self.unanswered.contains(id) {
+            return Err(self.not_unanswered(id));
+        }
+        check_state(state.len())?;
+        self.has_checkpoints = true;
+        Ok(Step::Checkpoint { id, state })
+    }
+
+    fn on_stopped(&mut self) -> Result<Step, ProtocolError> {
+        if self.unanswered.is_empty() || self.is_calling {
+            return Err(ProtocolError::Stopped);
+        }
+        Ok(Step::Stopped(std::mem::take(&mut self.unanswered)))
     }
 
     fn check_search(&self, sent: &'static str) -> Result<(), ProtocolError> {
@@ -217,9 +249,17 @@ impl Exchange {
         if self.unanswered.remove(id) {
             return Ok(());
         }
-        let is_repeated = self.calls.contains(id);
-        Err(if is_repeated { ProtocolError::AnsweredTwice(id) } else { ProtocolError::NotCalled(id) })
+        Err(self.not_unanswered(id))
     }
+
+    fn not_unanswered(&self, id: u64) -> ProtocolError {
+        let is_repeated = self.calls.contains(id);
+        if is_repeated { ProtocolError::AnsweredTwice(id) } else { ProtocolError::NotCalled(id) }
+    }
+}
+
+fn check_state(bytes: usize) -> Result<(), ProtocolError> {
+    if bytes > STATE_BYTES_MAX { Err(ProtocolError::State { bytes }) } else { Ok(()) }
 }
 
 #[cfg(test)]
@@ -282,6 +322,24 @@ mod tests {
         let mut idle = loaded();
         assert!(hear(&mut idle, r#"{"type":"result","values":[[5,1],[6,1],[7,1]]}"#).is_ok());
         assert!(matches!(hear(&mut idle, CALL), Err(ProtocolError::Call(_))), "no call runs");
+    }
+
+    #[test]
+    fn calls_send_states_while_they_run_and_stop_once() {
+        const CHECKPOINT: &str = r#"{"type":"checkpoint","id":5}"#;
+        const STOPPED: &str = r#"{"type":"stopped"}"#;
+        let mut exchange = loaded();
+        let step = hear_state(&mut exchange, CHECKPOINT, 3);
+        assert!(matches!(step, Ok(Step::Checkpoint { id: 5, state }) if state.len() == 3));
+        let large = hear_state(&mut exchange, CHECKPOINT, STATE_BYTES_MAX + 1);
+        assert!(matches!(large, Err(ProtocolError::State { .. })));
+        assert!(hear(&mut exchange, r#"{"type":"result","values":[[5,1]]}"#).is_ok());
+        assert!(matches!(hear(&mut exchange, CHECKPOINT), Err(ProtocolError::AnsweredTwice(5))));
+        let other = hear(&mut exchange, &CHECKPOINT.replace('5', "9"));
+        assert!(matches!(other, Err(ProtocolError::NotCalled(9))));
+        let Ok(Step::Stopped(calls)) = hear(&mut exchange, STOPPED) else { panic!("calls have run") };
+        assert_eq!(calls, Ranges::from(6..8));
+        assert!(matches!(hear(&mut exchange, STOPPED), Err(ProtocolError::Stopped)));
     }
 
     fn hear_state(exchange: &mut Exchange, json: &str, bytes: usize) -> Result<Step, ProtocolError> {

@@ -23,7 +23,7 @@ pub(crate) enum ToRuntime<'a> {
         entry: &'a str,
         kind: EntryKind,
     },
-    /// A call, without the others of a frame.
+    /// A call, without the others of a frame. It continues from its state in the bytes of the frame, if there are any.
     Call {
         id: u64,
         argument: &'a RawValue,
@@ -86,6 +86,13 @@ pub(crate) enum FromRuntime {
         rest: Vec<u8>,
         counts: NewCounts,
     },
+    /// A call has sent a state from which it can continue.
+    Checkpoint {
+        id: u64,
+        state: Vec<u8>,
+    },
+    /// The calls without an answer were stopped, as requested.
+    Stopped,
     Offer(Offer),
     Complete {
         counts: NewCounts,
@@ -182,6 +189,11 @@ struct Found {
 }
 
 #[derive(Deserialize)]
+struct Checkpoint {
+    id: u64,
+}
+
+#[derive(Deserialize)]
 struct Nested {
     routine: String,
     argument: Box<RawValue>,
@@ -236,6 +248,11 @@ impl FromRuntime {
                 let part = (&*tag == "child").then(|| split.0.to_vec());
                 Self::Paused { part, rest: split.1.to_vec(), counts }
             }
+            "checkpoint" => {
+                let Checkpoint { id } = serde_json::from_str(json)?;
+                Self::Checkpoint { id, state: frame.bytes.clone() }
+            }
+            "stopped" => Self::Stopped,
             "offer" => {
                 let Found { cost, solution } = serde_json::from_str(json)?;
                 check_value(solution.get())?;

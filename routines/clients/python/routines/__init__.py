@@ -13,10 +13,11 @@
         table = r.put("table", "table.csv")             # a file for all calls, which get its path on their node
         r.starmap("select@1.0", [(table, n) for n in range(10)])
 
-A routine that runs on a node calls another one by `routines.call("square@1.0", 12)`.
+A routine that runs on a node calls another one by `routines.call("square@1.0", 12)`. A long one calls
+`routines.checkpoint(state)` at points from which it can continue, and starts from `routines.restored(default)`.
 """
 
-from ._call import call
+from ._call import call, checkpoint, restored
 from ._client import CallError, Client, Job, JobError, RequestError, Result, connect
 from ._executor import Executor
 from ._search import Search
@@ -33,5 +34,7 @@ __all__ = [
     "Result",
     "Search",
     "call",
+    "checkpoint",
     "connect",
+    "restored",
 ]

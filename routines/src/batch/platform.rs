@@ -1,0 +1,156 @@
+//! The surroundings of a task: time, runtimes and the writer of results. Those of a node are real; simulations have others.
+
+use std::{
+    fmt,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use serde_json::value::RawValue;
+
+use crate::{
+    host::Host,
+    order::Order,
+    resource::Files,
+    runtime::{Event, Installed, Request, Runtime},
+    store::{Outcome, Writer},
+    wire::{Exchange, FrameError},
+};
+
+pub(crate) trait Platform: fmt::Debug {
+    type Runtime: CallRuntime;
+    fn now(&self) -> Instant;
+    /// Waits while the task has nothing to do, at most until another file has arrived.
+    fn pause(&self, time: Duration);
+    /// Returns the files for the arguments of a frame; `None` if arguments have none.
+    fn files(&self) -> Option<Files<'_>>;
+    fn installed(&self) -> &Installed;
+    /// Returns an idle runtime, or starts one.
+    fn start(&self) -> Result<Self::Runtime, String>;
+    /// Keeps a runtime without calls for other tasks.
+    fn keep(&self, runtime: Self::Runtime);
+    /// Returns whether a runtime must not get more calls.
+    fn has_used_up(&self, runtime: &Self::Runtime) -> bool;
+    /// These functions are those of the [`Writer`].
+    fn has_room(&self) -> bool;
+    fn put(&self, results: &[(u64, Outcome)]) -> u64;
+    fn durable(&self) -> u64;
+    fn hurry(&self);
+    fn wait(&self, number: u64, most: Duration);
+}
+
+/// A process with a loaded routine.
+pub(crate) trait CallRuntime: fmt::Debug {
+    fn exchange(&self) -> &Exchange;
+    /// Returns the number of calls that it was sent.
+    fn calls(&self) -> u64;
+    fn call(&mut self, calls: &[(u64, Box<RawValue>)], state: Option<&[u8]>) -> Result<(), FrameError>;
+    fn request(&self, request: Request);
+    fn poll(&mut self, wait: Duration) -> Vec<Event>;
+    /// Returns the reason if it should have loaded its routine by now.
+    fn late_load(&self) -> Option<String>;
+    /// Returns the message about a call that has exceeded its time limit.
+    fn exceeded(&self, limit: Duration) -> String;
+}
+
+/// The platform of a task on a node.
+#[derive(Debug)]
+pub(crate) struct Node {
+    host: &'static Host,
+    installed: Arc<Installed>,
+    writer: Arc<Writer>,
+}
+
+impl Node {
+    /// # Errors
+    /// The reason for which no node can run the job.
+    pub(super) fn new(host: &'static Host, order: &Order) -> Result<Self, String> {
+        let installed = host.packages.get(&host.store, &order.digest);
+        let installed = installed.map_err(|error| format!("the package cannot be used: {error}"))?;
+        let writer = host.writer(&order.key);
+        let writer = writer.map_err(|error| format!("results cannot be written: {error}"))?;
+        Ok(Self { host, installed, writer })
+    }
+}
+
+impl Platform for Node {
+    type Runtime = Runtime;
+
+    fn now(&self) -> Instant {
+        Instant::now()
+    }
+
+    fn pause(&self, time: Duration) {
+        self.host.resources.wait(time);
+    }
+
+    fn files(&self) -> Option<Files<'_>> {
+        Some(Files::new(&self.host.resources, &self.host.store))
+    }
+
+    fn installed(&self) -> &Installed {
+        &self.installed
+    }
+
+    fn start(&self) -> Result<Runtime, String> {
+        self.host.runtime(&self.installed.package).map_err(|error| error.to_string())
+    }
+
+    fn keep(&self, runtime: Runtime) {
+        self.host.keep(&self.installed, runtime);
+    }
+
+    fn has_used_up(&self, runtime: &Runtime) -> bool {
+        self.installed.has_used_up(runtime)
+    }
+
+    fn has_room(&self) -> bool {
+        self.writer.has_room()
+    }
+
+    fn put(&self, results: &[(u64, Outcome)]) -> u64 {
+        self.writer.put(results)
+    }
+
+    fn durable(&self) -> u64 {
+        self.writer.durable()
+    }
+
+    fn hurry(&self) {
+        self.writer.hurry();
+    }
+
+    fn wait(&self, number: u64, most: Duration) {
+        self.writer.wait(number, most);
+    }
+}
+
+impl CallRuntime for Runtime {
+    fn exchange(&self) -> &Exchange {
+        Self::exchange(self)
+    }
+
+    fn calls(&self) -> u64 {
+        self.used().1
+    }
+
+    fn call(&mut self, calls: &[(u64, Box<RawValue>)], state: Option<&[u8]>) -> Result<(), FrameError> {
+        Self::call(self, calls, state, 0)
+    }
+
+    fn request(&self, request: Request) {
+        Self::request(self, Some(request));
+    }
+
+    fn poll(&mut self, wait: Duration) -> Vec<Event> {
+        Self::poll(self, wait)
+    }
+
+    fn late_load(&self) -> Option<String> {
+        Self::late_load(self)
+    }
+
+    fn exceeded(&self, limit: Duration) -> String {
+        Self::exceeded(self, limit)
+    }
+}
