@@ -122,7 +122,7 @@ impl CallHere<'_> {
                 match event {
                     Event::Step(Step::Answered(answers)) => {
                         let Some((_, answer)) = answers.into_iter().next() else { continue };
-                        return Attempt::Ended(answer.map_or_else(Outcome::Error, Outcome::Value));
+                        return Attempt::Ended(self.installed.outcome(answer));
                     }
                     Event::Step(Step::NotLoaded(error)) => {
                         let name = self.installed.package.name();
@@ -164,6 +164,11 @@ pub(crate) fn call_nested(call: &NestedCall) -> Outcome {
         Ok(installed) => installed,
         Err(error) => return failed(ErrorKind::Invalid, error.to_string()),
     };
+    let parameters = installed.package.description.parameters.as_ref();
+    if let Err(reason) = parameters.map_or(Ok(()), |of| of.check(call.argument.get())) {
+        let name = installed.package.name();
+        return failed(ErrorKind::Invalid, format!("the argument of {name}, {reason}"));
+    }
     let here =
         CallHere { argument: call.argument.clone(), depth: call.depth, limit: None, installed: &installed };
     here.run(host, &|| call.is_abandoned())

@@ -1,5 +1,7 @@
 //! The command line.
 
+mod develop;
+mod find;
 mod serve;
 
 use std::{
@@ -21,17 +23,23 @@ use taskwork_cli::{
         BuildArguments, ClusterArguments, Completions, Level, LogArguments, NodeArguments, Notes, Patience,
         ended, interruptible, not_parsed, print, run_node, runtime, tell,
     },
+    note,
 };
 
-use self::serve::{Gateway, serve};
+use self::{
+    develop::{Check, Init},
+    find::{Find, find},
+    serve::{Gateway, serve},
+};
 use crate::{
     NAME, VERSION,
     batch::{self, Batch},
+    conform::{Conform, conform},
     gateway::BODY_BYTES_MAX,
     host::Host,
     mesh::{self, Direct},
     order::{Space, Work},
-    package::{Package, PackageError},
+    package::{Package, PackageError, is_name},
     request,
     resource::{Resource, ResourceError},
     search::{self, Foreign},
@@ -54,10 +62,16 @@ struct CommandLine {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Create the folder of a routine, with an example.
+    Init(Init),
+    /// Check the folder of a routine: its description, its schemas, its code, and the results of its examples.
+    Check(Check),
     /// Copy a package into the store, and print its name and digest.
     Deploy(Deploy),
     /// Upload a file as a resource, whose path calls get by {"$resource": "NAME"} in their arguments.
     Put(Put),
+    /// List the routines of the store, or those with words in their names, texts and tags.
+    Find(Find),
     /// Run a node of a cluster: it makes calls until it is asked to leave (SIGTERM, `taskwork drain`).
     Node(Box<NodeOptions>),
     /// Serve the REST interface on this machine.
@@ -68,6 +82,8 @@ enum Command {
     Map(Map),
     /// Search a tree, and print its result as JSON.
     Search(Search),
+    /// Test a program that claims to be a runtime of routines.
+    Conform(Conform),
     /// Print the completion script for a shell: bash, elvish, fish, powershell or zsh.
     Completions(Completions),
 }
@@ -139,7 +155,7 @@ struct Access {
 
 #[derive(Debug, Args)]
 struct Call {
-    /// NAME@VERSION, or a digest.
+    /// NAME@VERSION, NAME for its latest version, or a digest.
     #[arg(value_name = "ROUTINE")]
     routine: String,
     /// The argument in JSON: a list has positional arguments, an object named ones.
@@ -154,7 +170,7 @@ struct Call {
 
 #[derive(Debug, Args)]
 struct Map {
-    /// NAME@VERSION, or a digest.
+    /// NAME@VERSION, NAME for its latest version, or a digest.
     #[arg(value_name = "ROUTINE")]
     routine: String,
     /// Call it with each integer from FROM to TO, excluding TO.
@@ -172,7 +188,7 @@ struct Map {
 
 #[derive(Debug, Args)]
 struct Search {
-    /// NAME@VERSION, or a digest.
+    /// NAME@VERSION, NAME for its latest version, or a digest.
     #[arg(value_name = "ROUTINE")]
     routine: String,
     /// The argument in JSON: a list has positional arguments, an object named ones.
@@ -202,13 +218,17 @@ pub fn run(arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> 
         Err(error) => return not_parsed(&error, NAME, VERSION),
     };
     ended(match command {
+        Command::Init(arguments) => develop::init(&arguments),
+        Command::Check(arguments) => develop::check(&arguments),
         Command::Deploy(arguments) => deploy(&arguments),
         Command::Put(arguments) => put(&arguments),
+        Command::Find(arguments) => find(&arguments),
         Command::Node(arguments) => node(*arguments),
         Command::Gateway(arguments) => serve(&arguments),
         Command::Call(arguments) => call(&arguments),
         Command::Map(arguments) => map(&arguments),
         Command::Search(arguments) => search(&arguments),
+        Command::Conform(arguments) => conform(&arguments),
         Command::Completions(completions) => Ok(completions.run(CommandLine::command())),
     })
 }
@@ -318,15 +338,15 @@ impl Access {
         routine: &str,
         space: Space,
         show: impl FnMut(&str) -> Result<(), Failure>,
-    ) -> Result<String, Failure> {
+    ) -> Result<Ran, Failure> {
         self.run(Level::Warn, async |service, _| {
-            let id = succeed(&service, routine, Work::Calls(space)).await?;
+            let ran = succeed(&service, routine, Work::Calls(space)).await?;
             let mut show = show;
-            let results = service.results(&id).await?;
+            let results = service.results(&ran.job).await?;
             let mut from = 0;
             loop {
                 let lines = Service::lines(&results, from, PART, PART_BYTES).await?;
-                let Some(last) = lines.last() else { return Ok(id.to_string()) };
+                let Some(last) = lines.last() else { return Ok(ran) };
                 from = last.index + 1;
                 lines.iter().try_for_each(|line| show(&line.json))?;
             }
@@ -334,13 +354,29 @@ impl Access {
     }
 }
 
+/// The job of a command, and the version of its routine.
+struct Ran {
+    job: JobId,
+    routine: String,
+}
+
+impl Ran {
+    /// Returns the first fields of a JSON object.
+    fn head(&self) -> String {
+        format!("{{\"job\":\"{}\",\"routine\":\"{}\"", self.job, self.routine)
+    }
+}
+
 /// Submits a job and waits until it is successful.
-async fn succeed(service: &Service, routine: &str, work: Work) -> Result<JobId, Failure> {
+async fn succeed(service: &Service, routine: &str, work: Work) -> Result<Ran, Failure> {
     let (id, _) = service.submit(routine, work, None).await?;
     service.wait(&id).await?;
     let status = service.status(&id).await?;
+    if is_name(routine) {
+        note(&format!("{routine} is {}", status.routine));
+    }
     if status.state == SUCCESSFUL {
-        return Ok(id);
+        return Ok(Ran { job: id, routine: status.routine });
     }
     let reason = status.reason.unwrap_or_default();
     Err(Failure::failed(format!("job {id} is {}: {reason}", status.state)))
@@ -362,13 +398,13 @@ fn parse(argument: &str) -> Result<Box<RawValue>, Failure> {
 
 fn search(arguments: &Search) -> Result<ExitCode, Failure> {
     let work = Work::Search(parse(&arguments.argument)?.get().to_owned());
-    let (id, result) = arguments.access.run(Level::Warn, async |service, _| {
-        let id = succeed(&service, &arguments.routine, work).await?;
-        let result = service.search_result(&id).await?;
-        Ok((id, result.ok_or_else(|| Failure::failed("the job is not a search"))?))
+    let (ran, result) = arguments.access.run(Level::Warn, async |service, _| {
+        let ran = succeed(&service, &arguments.routine, work).await?;
+        let result = service.search_result(&ran.job).await?;
+        Ok((ran, result.ok_or_else(|| Failure::failed("the job is not a search"))?))
     })?;
     print(&if arguments.json {
-        format!("{{\"job\":\"{id}\",\"result\":{result}}}\n")
+        format!("{},\"result\":{result}}}\n", ran.head())
     } else {
         format!("{result}\n")
     });
@@ -379,13 +415,13 @@ fn call(arguments: &Call) -> Result<ExitCode, Failure> {
     let argument = parse(&arguments.argument)?;
     let space = Space::List(vec![argument.get().to_owned()]);
     let mut outcome = String::new();
-    let id = arguments.access.outcomes(&arguments.routine, space, |json| {
+    let ran = arguments.access.outcomes(&arguments.routine, space, |json| {
         json.clone_into(&mut outcome);
         Ok(())
     })?;
     let parsed = serde_json::from_str::<Outcome>(&unindexed(&outcome)).map_err(Failure::failed)?;
     if arguments.json {
-        print(&format!("{{\"job\":\"{id}\",{}\n", outcome.trim_start_matches('{')));
+        print(&format!("{},{}\n", ran.head(), outcome.trim_start_matches('{')));
     }
     Ok(match parsed {
         Outcome::Value(value) => {
@@ -417,7 +453,7 @@ fn map(arguments: &Map) -> Result<ExitCode, Failure> {
         (None, None) => Err("give --range or --arguments".to_owned()),
     };
     let (mut failed, mut lines) = (0_u64, Vec::new());
-    let id = arguments.access.outcomes(&arguments.routine, space.map_err(Failure::usage)?, |json| {
+    let ran = arguments.access.outcomes(&arguments.routine, space.map_err(Failure::usage)?, |json| {
         failed += u64::from(unindexed(json).starts_with("{\"error\""));
         if arguments.json {
             lines.push(json.to_owned());
@@ -427,10 +463,10 @@ fn map(arguments: &Map) -> Result<ExitCode, Failure> {
         Ok(())
     })?;
     if arguments.json {
-        print(&format!("{{\"job\":\"{id}\",\"results\":[{}]}}\n", lines.join(",")));
+        print(&format!("{},\"results\":[{}]}}\n", ran.head(), lines.join(",")));
     }
     if failed > 0 {
-        tell(format_args!("error: {failed} calls of job {id} have failed"));
+        tell(format_args!("error: {failed} calls of job {} have failed", ran.job));
         return Ok(ExitCode::FAILURE);
     }
     Ok(ExitCode::SUCCESS)

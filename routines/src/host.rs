@@ -3,14 +3,14 @@
 use std::{
     collections::HashMap,
     io,
-    path::{Path, PathBuf},
+    path::Path,
     sync::{Arc, Mutex, OnceLock, PoisonError, Weak},
 };
 
 use crate::{
     package::Package,
     resource::Resources,
-    runtime::{Installed, Packages, Pool, Runtime, StartError, Starter},
+    runtime::{Installed, Packages, Pool, Program, Runtime, StartError, Starter},
     store::{Store, Writer},
 };
 
@@ -38,12 +38,17 @@ impl Host {
     ///
     /// # Errors
     /// If the work folder cannot be written.
-    pub(crate) fn new(store: Store, work: &Path, python: PathBuf, workers: usize) -> io::Result<Self> {
+    pub(crate) fn new(
+        store: Store,
+        work: &Path,
+        program: impl Into<Program>,
+        workers: usize,
+    ) -> io::Result<Self> {
         Ok(Self {
             store,
             packages: Packages::within(work)?,
             resources: Resources::within(work)?,
-            starter: Starter::new(work, python)?,
+            starter: Starter::new(work, program)?,
             pool: Pool::new(workers + IDLE_MORE),
             writers: Mutex::default(),
             name: format!("{:032x}", rand::random::<u128>()),

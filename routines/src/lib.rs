@@ -41,8 +41,10 @@
 
 mod ranges;
 mod wire;
+mod signature;
 mod package;
 mod store;
+mod library;
 mod resource;
 mod runtime;
 mod call;
@@ -55,6 +57,7 @@ mod request;
 mod mesh;
 mod service;
 mod gateway;
+mod conform;
 mod command;
 #[cfg(test)]
 mod testing;

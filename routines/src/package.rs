@@ -11,10 +11,15 @@ use std::{
     time::Duration,
 };
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use thiserror::Error;
+use toml::Spanned;
 
-use crate::wire::EntryKind;
+use crate::{
+    signature::{Parameters, Schema},
+    wire::EntryKind,
+};
 
 /// The name of the description of a package.
 const DESCRIPTION: &str = "routine.toml";
@@ -35,6 +40,9 @@ const NAME_BYTES_MAX: usize = 60;
 /// The time between two states of a call by default, and its limits in seconds.
 const CHECKPOINT: Duration = Duration::from_secs(30);
 const CHECKPOINT_SECONDS: RangeInclusive<f64> = 0.1..=86_400.0;
+/// The maximum length of the text about a routine, in bytes, and its maximum number of tags.
+const TEXT_BYTES_MAX: usize = 4 << 10;
+const TAGS_MAX: usize = 16;
 
 const RUNTIMES: &[&str] = &["python3"];
 
@@ -48,13 +56,21 @@ pub(crate) struct Package {
     pub(crate) files: Vec<PathBuf>,
 }
 
-/// The content of `routine.toml`.
-#[derive(Debug, Clone, Deserialize)]
+/// The content of `routine.toml`. Its signature is shown to users.
+#[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Description {
+    #[serde(skip_serializing)]
     pub(crate) name: String,
+    #[serde(skip_serializing)]
     pub(crate) version: String,
+    #[serde(skip_serializing)]
     runtime: String,
+    /// For users.
+    #[serde(default, rename = "description")]
+    pub(crate) text: String,
+    #[serde(default)]
+    pub(crate) tags: Vec<String>,
     /// The module and the function or class, as in `model:run`.
     pub(crate) entry: String,
     #[serde(default)]
@@ -68,6 +84,21 @@ pub(crate) struct Description {
     /// Whether a direct call is repeated after its node, or its runtime, was lost with it.
     #[serde(default)]
     pub(crate) idempotent: bool,
+    /// Without them, arguments are not checked.
+    #[serde(rename(deserialize = "parameter"))]
+    pub(crate) parameters: Option<Parameters>,
+    pub(crate) result: Option<Schema>,
+    #[serde(default, skip_serializing)]
+    pub(crate) example: Vec<Spanned<Example>>,
+}
+
+/// A call that shows the use of a routine.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Example {
+    pub(crate) argument: Value,
+    /// The expected result; without one, the call only has to succeed.
+    pub(crate) result: Option<Value>,
 }
 
 /// The reasons for which a folder is not a package.
@@ -86,21 +117,11 @@ pub(crate) enum PackageError {
 
 impl Package {
     pub(crate) fn read(folder: &Path) -> Result<Self, PackageError> {
-        let path = folder.join(DESCRIPTION);
-        let failed = |error| PackageError::Io { path: path.clone(), error };
-        let mut text = String::new();
-        let file = File::open(&path).map_err(failed)?;
-        file.take(DESCRIPTION_BYTES_MAX + 1).read_to_string(&mut text).map_err(failed)?;
-        let invalid = |reason: String| PackageError::Invalid { path: path.clone(), reason };
-        if text.len() as u64 > DESCRIPTION_BYTES_MAX {
-            return Err(invalid(format!("it has more than {DESCRIPTION_BYTES_MAX} bytes")));
-        }
-        let description: Description = toml::from_str(&text)
-            .map_err(|error| PackageError::Description { path: path.clone(), error: Box::new(error) })?;
-        description.check().map_err(invalid)?;
+        let (description, _) = Description::read(folder)?;
         let mut files = Vec::new();
         list(folder, Path::new(""), &mut files)?;
         files.sort();
+        let failed = |error| PackageError::Io { path: folder.to_owned(), error };
         let folder = std::path::absolute(folder).map_err(failed)?;
         let digest = digest(&folder, &files)?;
         Ok(Self { folder, digest, description, files })
@@ -113,6 +134,29 @@ impl Package {
 }
 
 impl Description {
+    /// Reads the description of a package, without the other files. Returns it with its text.
+    pub(crate) fn read(folder: &Path) -> Result<(Self, String), PackageError> {
+        let path = folder.join(DESCRIPTION);
+        let failed = |error| PackageError::Io { path: path.clone(), error };
+        let mut text = String::new();
+        let file = File::open(&path).map_err(failed)?;
+        file.take(DESCRIPTION_BYTES_MAX + 1).read_to_string(&mut text).map_err(failed)?;
+        let invalid = |reason: String| PackageError::Invalid { path: path.clone(), reason };
+        if text.len() as u64 > DESCRIPTION_BYTES_MAX {
+            return Err(invalid(format!("it has more than {DESCRIPTION_BYTES_MAX} bytes")));
+        }
+        Ok((Self::parse(&path, &text)?, text))
+    }
+
+    /// Parses the text of a description. The path is for messages.
+    pub(crate) fn parse(path: &Path, text: &str) -> Result<Self, PackageError> {
+        let description: Self = toml::from_str(text)
+            .map_err(|error| PackageError::Description { path: path.to_owned(), error: Box::new(error) })?;
+        let invalid = |reason: String| PackageError::Invalid { path: path.to_owned(), reason };
+        description.check().map_err(invalid)?;
+        Ok(description)
+    }
+
     fn check(&self) -> Result<(), String> {
         for (field, text) in [("name", &self.name), ("version", &self.version)] {
             if !is_name(text) {
@@ -151,6 +195,15 @@ impl Description {
         }
         if self.reuse == Some(0) {
             return Err("reuse must be a number of calls from 1".to_owned());
+        }
+        if self.kind == EntryKind::Search && self.result.is_some() {
+            return Err("a search has no schema of the result: remove result".to_owned());
+        }
+        if self.text.len() > TEXT_BYTES_MAX {
+            return Err(format!("description must have at most {TEXT_BYTES_MAX} bytes"));
+        }
+        if self.tags.len() > TAGS_MAX || !self.tags.iter().all(|tag| is_name(tag)) {
+            return Err(format!("tags must be at most {TAGS_MAX} words of letters, digits, `.`, `-` or `_`"));
         }
         Ok(())
     }
@@ -272,6 +325,7 @@ mod tests {
             ("'pi:run'", "'pi'", "entry"),
             ("'pi:run'", "'pi:run()'", "entry"),
             ("entry", "entyr", "entyr"),
+            ("entry", "tags = ['a b']\nentry", "tags"),
         ] {
             let text = refused(&folder(&VALID.replace(from, to)));
             assert!(text.contains(field), "{text}");

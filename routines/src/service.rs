@@ -15,16 +15,19 @@ use taskwork::{
 };
 use thiserror::Error;
 use tokio::time::sleep;
+use utoipa::ToSchema;
 
 use crate::{
     NAME,
     batch::Batch,
+    library::{Library, Page, Query},
     mesh::{self, Ended, Spec},
     order::{Order, Space, Work},
     package::Package,
     resource::{ResourceError, has_references},
     runtime::{Installed, Packages},
     search::{Best, Foreign, result_of},
+    signature::Parameters,
     store::{Body, Line, Outcome, Results, ResultsError, Store, StoreError},
     tally::Tally,
     wire::{CallError, EntryKind, ErrorKind},
@@ -49,6 +52,7 @@ pub(crate) struct Service {
     /// Held while a job with a key of a user is looked for and submitted.
     submitting: Arc<tokio::sync::Mutex<()>>,
     packages: Arc<Packages>,
+    library: Arc<Library>,
 }
 
 /// A job and its results.
@@ -82,7 +86,8 @@ pub(crate) enum ServiceError {
     Client(#[from] ClientError),
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Job)]
 pub(crate) struct Status {
     pub(crate) job: String,
     pub(crate) routine: String,
@@ -124,8 +129,14 @@ impl Service {
         let packages = Packages::within(&std::env::temp_dir());
         let packages = packages
             .map_err(|error| ServiceError::Invalid(format!("no folder for temporary files: {error}")))?;
-        let (recent, submitting, packages) = (Arc::default(), Arc::default(), Arc::new(packages));
-        Ok(Self { client, store, recent, submitting, packages })
+        Ok(Self {
+            client,
+            store,
+            recent: Arc::default(),
+            submitting: Arc::default(),
+            packages: Arc::new(packages),
+            library: Arc::default(),
+        })
     }
 
     /// Submits a job. If there is one with the same key of the user, that is returned, and not new.
@@ -137,31 +148,15 @@ impl Service {
     ) -> Result<(JobId, bool), ServiceError> {
         let installed = self.package(routine).await?;
         let package = &installed.package;
-        let kind = package.description.kind;
-        let space = match space_of(work, package)? {
-            Space::List(values) if values.iter().any(|value| has_references(value)) => {
-                if kind == EntryKind::Search {
-                    let reason = "a search moves between nodes, so its argument contains no resource";
-                    return Err(ServiceError::Invalid(reason.to_owned()));
-                }
-                let refer = |store: &Store| {
-                    let mut known = HashMap::new();
-                    values.into_iter().map(|value| store.refer(value, &mut known)).collect()
-                };
-                Space::List(self.with_store(refer).await?)
-            }
-            space => space,
-        };
-        let name = package.name();
+        let (kind, name, digest) = (package.description.kind, package.name(), package.digest.clone());
+        let space = space_of(work, package)?;
+        let space = checked(&installed, space, Parameters::check_space).await?;
+        let space = self.referred(space, kind).await?;
         let Some(key) = key else {
-            let order = Order {
-                digest: package.digest.clone(),
-                key: format!("{:032x}", rand::random::<u128>()),
-                space,
-            };
+            let order = Order { digest, key: format!("{:032x}", rand::random::<u128>()), space };
             return Ok((self.send(order, kind, &name).await?, true));
         };
-        let order = Order { digest: package.digest.clone(), key: key_of(key), space };
+        let order = Order { digest, key: key_of(key), space };
         let _one = self.submitting.lock().await;
         for entry in self.client.overview().await?.jobs {
             let Some(record) = entry.record.filter(|record| record.program == NAME) else { continue };
@@ -172,6 +167,23 @@ impl Service {
             }
         }
         Ok((self.send(order, kind, &name).await?, true))
+    }
+
+    /// Replaces the names of resources in arguments by their present contents.
+    async fn referred(&self, space: Space, kind: EntryKind) -> Result<Space, ServiceError> {
+        let values = match space {
+            Space::List(values) if values.iter().any(|value| has_references(value)) => values,
+            space => return Ok(space),
+        };
+        if kind == EntryKind::Search {
+            let reason = "a search moves between nodes, so its argument contains no resource";
+            return Err(ServiceError::Invalid(reason.to_owned()));
+        }
+        let refer = |store: &Store| {
+            let mut known = HashMap::new();
+            values.into_iter().map(|value| store.refer(value, &mut known)).collect()
+        };
+        Ok(Space::List(self.with_store(refer).await?))
     }
 
     async fn send(&self, order: Order, kind: EntryKind, name: &str) -> Result<JobId, ServiceError> {
@@ -211,13 +223,26 @@ impl Service {
         Ok(blocking(move || service.packages.named(&service.store, &of)).await??)
     }
 
+    /// Returns a page of the routines that a query matches.
+    pub(crate) async fn find(&self, query: Query) -> Result<Page, ServiceError> {
+        let (store, library) = (self.store.clone(), Arc::clone(&self.library));
+        Ok(blocking(move || library.find(&store, &query)).await??)
+    }
+
     /// Makes a call on a node, and returns its outcome as JSON. Dropping the future cancels it.
-    pub(crate) async fn call(&self, routine: &str, argument: String) -> Result<String, ServiceError> {
-        let installed = self.package(routine).await?;
+    pub(crate) async fn call(
+        &self,
+        installed: &Arc<Installed>,
+        argument: String,
+    ) -> Result<String, ServiceError> {
         let Package { digest, description, .. } = &installed.package;
         if description.kind == EntryKind::Search {
             return Err(wrong_kind(&installed.package));
         }
+        let argument = checked(installed, argument, |parameters, argument| {
+            parameters.check(argument).map_err(|reason| format!("argument 0, {reason}"))
+        })
+        .await?;
         let argument = if has_references(&argument) {
             self.with_store(|store| store.refer(argument, &mut HashMap::new())).await?
         } else {
@@ -284,8 +309,10 @@ impl Service {
         })
     }
 
-    /// Waits until a job is over.
+    /// Waits until a job of routines is over.
     pub(crate) async fn wait(&self, id: &JobId) -> Result<(), ServiceError> {
+        let record = self.client.record(id).await.map_err(|error| missing(error, id))?;
+        name_of(&record, id)?;
         self.client.wait(id).await.map(drop).map_err(|error| missing(error, id))
     }
 
@@ -404,6 +431,25 @@ fn space_of(work: Work, package: &Package) -> Result<Space, ServiceError> {
             "{name} is a function, not a search: submit a job with `arguments`, or use the command call or map"
         ))),
     }
+}
+
+/// Checks arguments against the parameters of their routine, and returns them.
+async fn checked<T: Send + 'static>(
+    installed: &Arc<Installed>,
+    arguments: T,
+    check: impl FnOnce(&Parameters, &T) -> Result<(), String> + Send + 'static,
+) -> Result<T, ServiceError> {
+    if installed.package.description.parameters.is_none() {
+        return Ok(arguments);
+    }
+    let of = Arc::clone(installed);
+    blocking(move || {
+        let parameters = of.package.description.parameters.as_ref();
+        let checked = parameters.map_or(Ok(()), |parameters| check(parameters, &arguments));
+        let refused = |reason| ServiceError::Invalid(format!("{}: {reason}", of.package.name()));
+        checked.map(|()| arguments).map_err(refused)
+    })
+    .await?
 }
 
 fn wrong_kind(package: &Package) -> ServiceError {

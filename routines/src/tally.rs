@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use taskwork::Output;
+use utoipa::ToSchema;
 
 use crate::wire::ErrorKind;
 
 /// The calls that have ended. Each counts once, after its result is durable.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct Tally {
     /// All calls that have ended, including failed ones.
     pub(crate) ended: u64,

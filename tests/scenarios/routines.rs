@@ -317,7 +317,7 @@ fn failures_of_users_and_wrong_requests_have_their_reasons() {
         ("POST /v1/jobs", json, body("[NaN]"), 400, "arguments"),
         ("POST /v1/jobs", json, body("[18446744073709551616]"), 400, "2^53"),
         ("POST /v1/jobs", json, body("[1]").replace("square", "cube"), 404, "cube@1.0"),
-        ("POST /v1/jobs", json, body("[1]").replace("@1.0", ""), 400, "NAME@VERSION"),
+        ("POST /v1/jobs", json, body("[1]").replace("square@1.0", "a b"), 400, "NAME@VERSION"),
         ("POST /v1/jobs", "content-type: text/plain\r\n", body("[1]"), 415, "application/json"),
         ("GET /v1/jobs/j-0000000999", "", String::new(), 404, "j-0000000999"),
         ("GET /v1/jobs/x", "", String::new(), 404, "x"),
@@ -370,6 +370,8 @@ with routines.connect(sys.argv[1]) as r:
         assert error.status == 404 and "cube@1.0" in str(error)
     else:
         raise AssertionError("there is no such routine")
+    assert [found["routine"] for found in r.find("square")] == ["square@1.0"] and not list(r.find(tag="math"))
+    assert r.signature("square")["entry"] == "module:run"
     with r.executor() as executor:
         futures = [executor.submit("square@1.0", n) for n in range(-1, 50)]
         assert list(executor.map("square@1.0", [7, 8])) == [{"square": 49}, {"square": 64}]
@@ -433,6 +435,8 @@ fn guide_leads_to_results() {
     let printed = command(shell);
     for part in [
         "pi@1.0 ",
+        "total@0.1.0: the signature, the code and 2 examples are correct\n",
+        "The sum of two numbers.",
         "\n0.0314",
         "\n0.3141",
         r#"{"index":99,"value":0.03"#,

@@ -160,6 +160,8 @@ class Pipes:
         if len(head) < 8:
             sys.exit(0)
         length, json_length = struct.unpack("<II", head)
+        if not 4 <= length <= FRAME_BYTES_MAX or json_length > length - 4:
+            sys.exit(f"the host has sent a frame of {length} bytes with JSON of {json_length} bytes")
         content = self.reads.read(length - 4)
         if len(content) < length - 4:
             sys.exit(0)

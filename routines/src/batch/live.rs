@@ -263,11 +263,9 @@ impl<P: Platform> Live<P> {
     }
 
     fn on_answers(&mut self, batch: &mut Batch<P>, answers: Vec<(u64, Result<Box<RawValue>, CallError>)>) {
-        let outcome = |answer| match answer {
-            Ok(value) => Outcome::Value(value),
-            Err(error) => Outcome::Error(error),
-        };
-        let outcomes: Vec<_> = answers.into_iter().map(|(index, answer)| (index, outcome(answer))).collect();
+        let installed = self.platform.installed();
+        let outcome = |(index, answer)| (index, installed.outcome(answer));
+        let outcomes: Vec<_> = answers.into_iter().map(outcome).collect();
         self.put(batch, &outcomes);
         let now = self.platform.now();
         let Some(frame) = &mut self.frame else { return };

@@ -9,14 +9,17 @@
 //! | `GET /v1/jobs/J/results` with `Accept: application/x-ndjson` | all results from the index, one line each |
 //! | `GET /v1/jobs/J/results` of a search | its result |
 //! | `POST /v1/jobs/J/cancel` | the state |
-//! | `POST /v1/routines/NAME@VERSION/call {argument}` | the result of one direct call |
-//! | `GET /v1/routines/NAME@VERSION` | the digest and the entry |
+//! | `POST /v1/routines/NAME[@VERSION]/call {argument}` | the result of one direct call |
+//! | `GET /v1/routines[?q=WORDS&tag=TAG&cursor=CURSOR&limit=N]` | a page of routines, sorted by name and version |
+//! | `GET /v1/routines/NAME@VERSION` | the digest and the signature |
 //! | `PUT GET DELETE /v1/resources/NAME` | a resource, a file for calls |
 //! | `GET /v1/resources` | the names, digests and sizes of all resources |
+//! | `GET /v1/openapi.json` | the OpenAPI document |
 //!
 //! Errors are problems as in RFC 9457. A request with a body has the type `application/json`, which other sites cannot
 //! send from a browser. The server listens on this machine only.
 
+mod openapi;
 mod parts;
 mod problem;
 mod resources;
@@ -28,16 +31,14 @@ use axum::{
     body::{Body, Bytes},
     extract::{
         DefaultBodyLimit, Path, Query, State,
-        rejection::{BytesRejection, QueryRejection},
+        rejection::{BytesRejection, PathRejection, QueryRejection},
     },
     http::{HeaderMap, HeaderValue, Method, StatusCode, header},
     middleware,
     response::{IntoResponse, Response},
-    routing::{get, post},
 };
 use hyper_util::service::TowerToHyperService;
-use serde::Deserialize;
-use serde_json::json;
+use serde::{Deserialize, Serialize};
 use taskwork::JobId;
 use taskwork_cli::{
     Failure,
@@ -48,11 +49,19 @@ use taskwork_cli::{
     },
 };
 use tokio::{net::TcpListener, time};
+use utoipa::{OpenApi as _, openapi::OpenApi};
+use utoipa_axum::{router::OpenApiRouter, routes};
 
-use self::{parts::Parts, problem::Problem};
+use self::{
+    openapi::{CallBody, Document, JobBody, Outcome, Refused},
+    parts::Parts,
+    problem::Problem,
+};
 use crate::{
+    library,
+    package::{Description, Package},
     request::{self, JobRequest},
-    service::{Service, ServiceError},
+    service::{Service, ServiceError, Status},
 };
 
 /// The maximum size of the body of a request, in bytes.
@@ -76,6 +85,8 @@ const NDJSON: &str = "application/x-ndjson";
 #[derive(Debug, Clone)]
 struct Gateway {
     service: Service,
+    /// The OpenAPI document as JSON.
+    document: Bytes,
 }
 
 /// Listens on an address that only this machine can reach.
@@ -94,26 +105,58 @@ pub(crate) async fn serve(listener: TcpListener, service: Service) -> Infallible
         Method::PUT | Method::DELETE => path.starts_with("/v1/resources/"),
         _ => false,
     });
-    let router = Router::new()
-        .route("/v1/jobs", post(submit))
-        .route("/v1/jobs/{job}", get(status))
-        .route("/v1/jobs/{job}/results", get(results))
-        .route("/v1/jobs/{job}/cancel", post(cancel))
-        .route("/v1/resources", get(resources::list))
-        .route("/v1/resources/{name}", get(resources::get).put(resources::put).delete(resources::delete))
-        .route("/v1/routines/{routine}", get(routine))
-        .route("/v1/routines/{routine}/call", post(call))
-        .route("/livez", get(|| async { "alive\n" }))
+    let (router, document) = documented();
+    let document = document.to_json().unwrap_or_default();
+    let router = router
         .fallback(|| async { Problem::new(StatusCode::NOT_FOUND, "there is no such resource") })
         .method_not_allowed_fallback(|| async {
             Problem::new(StatusCode::METHOD_NOT_ALLOWED, "the resource does not support this method")
         })
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
-        .with_state(Gateway { service })
+        .with_state(Gateway { service, document: document.into() })
         .layer(middleware::from_fn_with_state(Arc::new(names), guard));
     server::serve(listener, None, TowerToHyperService::new(router)).await
 }
 
+/// Returns the routes with their document.
+fn documented() -> (Router<Gateway>, OpenApi) {
+    OpenApiRouter::with_openapi(Document::openapi())
+        .routes(routes!(submit))
+        .routes(routes!(status))
+        .routes(routes!(results))
+        .routes(routes!(cancel))
+        .routes(routes!(find))
+        .routes(routes!(routine))
+        .routes(routes!(call))
+        .routes(routes!(resources::list))
+        .routes(routes!(resources::get, resources::put, resources::delete))
+        .routes(routes!(document))
+        .routes(routes!(livez))
+        .split_for_parts()
+}
+
+#[utoipa::path(get, path = "/v1/openapi.json", responses((status = 200, body = Object), Refused::<413>))]
+async fn document(State(gateway): State<Gateway>) -> Response {
+    ([(header::CONTENT_TYPE, "application/json")], gateway.document).into_response()
+}
+
+#[utoipa::path(get, path = "/livez", responses((status = 200, body = String, content_type = "text/plain")))]
+async fn livez() -> &'static str {
+    "alive\n"
+}
+
+#[utoipa::path(
+    post,
+    path = "/v1/jobs",
+    params(("idempotency-key" = Option<String>, Header, min_length = 1, max_length = 256)),
+    request_body = JobBody,
+    responses(
+        (status = 201, body = Status, headers(("location" = String))),
+        (status = 200, body = Status, headers(("location" = String)), description = "The job with this key."),
+        Refused::<400>, Refused::<404>, Refused::<409>, Refused::<413>, Refused::<415>, Refused::<422>, Refused::<500>,
+        Refused::<503>,
+    )
+)]
 async fn submit(
     State(gateway): State<Gateway>,
     headers: HeaderMap,
@@ -140,20 +183,33 @@ async fn job(gateway: &Gateway, code: StatusCode, id: &JobId) -> Result<Response
     Ok((code, [(header::LOCATION, place)], Json(gateway.service.status(id).await?)).into_response())
 }
 
+#[utoipa::path(
+    post,
+    path = "/v1/routines/{routine}/call",
+    params(("routine" = String, Path)),
+    request_body = CallBody,
+    responses(
+        (status = 200, body = Outcome),
+        Refused::<400>, Refused::<404>, Refused::<413>, Refused::<415>, Refused::<500>, Refused::<503>,
+    )
+)]
 async fn call(
     State(gateway): State<Gateway>,
-    Path(routine): Path<String>,
+    routine: Result<Path<String>, PathRejection>,
     Extension(deadline): Extension<Deadline>,
     headers: HeaderMap,
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Response, Problem> {
+    let Path(routine) = routine?;
     check_type(&headers)?;
     let body = body.map_err(|refused| Problem::new(refused.status(), refused.body_text()))?;
     let argument = request::single(&body).map_err(ServiceError::Invalid)?;
     let _lifted = Lifted::new(deadline);
-    let outcome = gateway.service.call(&routine, argument).await?;
-    // As in a job of one call.
-    let line = outcome.replacen('{', "{\"index\":0,", 1);
+    let installed = gateway.service.package(&routine).await?;
+    let outcome = gateway.service.call(&installed, argument).await?;
+    // As in a job of one call, and the version.
+    let head = format!("{{\"routine\":\"{}\",\"index\":0,", installed.package.name());
+    let line = outcome.replacen('{', &head, 1);
     Ok(([(header::CONTENT_TYPE, "application/json")], line).into_response())
 }
 
@@ -181,11 +237,21 @@ struct Wait {
     wait: u64,
 }
 
+#[utoipa::path(
+    get,
+    path = "/v1/jobs/{job}",
+    params(("job" = String, Path), ("wait" = Option<u64>, Query)),
+    responses(
+        (status = 200, body = Status),
+        Refused::<400>, Refused::<404>, Refused::<409>, Refused::<413>, Refused::<503>,
+    )
+)]
 async fn status(
     State(gateway): State<Gateway>,
-    Path(job): Path<String>,
+    job: Result<Path<String>, PathRejection>,
     query: Result<Query<Wait>, QueryRejection>,
 ) -> Result<Response, Problem> {
+    let Path(job) = job?;
     let id = parse(&job)?;
     let Query(Wait { wait }) = query?;
     if wait > 0 {
@@ -206,13 +272,23 @@ struct Page {
     limit: Option<usize>,
 }
 
+#[utoipa::path(
+    get,
+    path = "/v1/jobs/{job}/results",
+    params(("job" = String, Path), ("from" = Option<u64>, Query), ("limit" = Option<u64>, Query)),
+    responses(
+        (status = 200, content((openapi::Results = "application/json"), (Outcome = "application/x-ndjson"))),
+        Refused::<400>, Refused::<404>, Refused::<409>, Refused::<413>, Refused::<500>, Refused::<503>,
+    )
+)]
 async fn results(
     State(gateway): State<Gateway>,
-    Path(job): Path<String>,
+    job: Result<Path<String>, PathRejection>,
     query: Result<Query<Page>, QueryRejection>,
     Extension(deadline): Extension<Deadline>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
+    let Path(job) = job?;
     let id = parse(&job)?;
     let Query(Page { from, limit }) = query?;
     if let Some(result) = gateway.service.search_result(&id).await? {
@@ -239,29 +315,85 @@ async fn results(
     Ok(([(header::CONTENT_TYPE, "application/json")], text).into_response())
 }
 
+#[utoipa::path(
+    post,
+    path = "/v1/jobs/{job}/cancel",
+    params(("job" = String, Path)),
+    request_body(content = Option<serde_json::Value>),
+    responses(
+        (status = 200, body = Status),
+        Refused::<400>, Refused::<404>, Refused::<409>, Refused::<415>, Refused::<503>,
+    )
+)]
 async fn cancel(
     State(gateway): State<Gateway>,
-    Path(job): Path<String>,
+    job: Result<Path<String>, PathRejection>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
+    let Path(job) = job?;
     check_type(&headers)?;
     let id = parse(&job)?;
     gateway.service.cancel(&id, "cancelled by a request").await?;
     Ok(Json(gateway.service.status(&id).await?).into_response())
 }
 
-async fn routine(State(gateway): State<Gateway>, Path(routine): Path<String>) -> Result<Response, Problem> {
+/// The parameters of a query for routines.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Find {
+    #[serde(default)]
+    q: String,
+    tag: Option<String>,
+    cursor: Option<String>,
+    limit: Option<usize>,
+}
+
+#[utoipa::path(
+    get,
+    path = "/v1/routines",
+    params(
+        ("q" = Option<String>, Query, description = "Words that are in the name, the text or the tags."),
+        ("tag" = Option<String>, Query),
+        ("cursor" = Option<String>, Query, description = "`next` of the previous page."),
+        ("limit" = Option<u64>, Query),
+    ),
+    responses((status = 200, body = library::Page), Refused::<400>, Refused::<413>, Refused::<500>)
+)]
+async fn find(
+    State(gateway): State<Gateway>,
+    query: Result<Query<Find>, QueryRejection>,
+) -> Result<Response, Problem> {
+    let Query(Find { q, tag, cursor, limit }) = query?;
+    let page = gateway.service.find(library::Query { text: q, tag, cursor, limit }).await?;
+    Ok(Json(page).into_response())
+}
+
+#[utoipa::path(
+    get,
+    path = "/v1/routines/{routine}",
+    params(("routine" = String, Path)),
+    responses(
+        (status = 200, body = openapi::Signature),
+        Refused::<400>, Refused::<404>, Refused::<413>, Refused::<500>,
+    )
+)]
+async fn routine(
+    State(gateway): State<Gateway>,
+    routine: Result<Path<String>, PathRejection>,
+) -> Result<Response, Problem> {
+    let Path(routine) = routine?;
     let installed = gateway.service.package(&routine).await?;
-    let package = &installed.package;
-    let description = &package.description;
-    Ok(Json(json!({
-        "routine": package.name(),
-        "digest": package.digest,
-        "entry": description.entry,
-        "kind": description.kind,
-        "timeout": description.timeout().map(|timeout| timeout.as_secs_f64()),
-    }))
-    .into_response())
+    let Package { digest, description, .. } = &installed.package;
+    Ok(Json(Signature { routine: installed.package.name(), digest, description }).into_response())
+}
+
+/// A routine with the part of its description that its users need.
+#[derive(Serialize)]
+struct Signature<'a> {
+    routine: String,
+    digest: &'a str,
+    #[serde(flatten)]
+    description: &'a Description,
 }
 
 fn parse(job: &str) -> Result<JobId, Problem> {

@@ -1,7 +1,7 @@
 //! Errors of requests, as in RFC 9457.
 
 use axum::{
-    extract::rejection::QueryRejection,
+    extract::rejection::{PathRejection, QueryRejection},
     http::{HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
 };
@@ -59,6 +59,12 @@ impl From<ServiceError> for Problem {
 
 impl From<QueryRejection> for Problem {
     fn from(error: QueryRejection) -> Self {
+        Self::new(error.status(), error.body_text())
+    }
+}
+
+impl From<PathRejection> for Problem {
+    fn from(error: PathRejection) -> Self {
         Self::new(error.status(), error.body_text())
     }
 }

@@ -5,7 +5,7 @@ use std::{future::poll_fn, io::Read as _, pin::Pin};
 use axum::{
     Extension, Json,
     body::{Body, Bytes, HttpBody as _},
-    extract::{Path, State},
+    extract::{Path, State, rejection::PathRejection},
     http::{StatusCode, header},
     response::{IntoResponse, Response},
 };
@@ -13,7 +13,12 @@ use serde_json::{Value, json};
 use taskwork_cli::web::server::Deadline;
 use tokio::{sync::mpsc, task::spawn_blocking};
 
-use super::{Gateway, Lifted, parts::Parts, problem::Problem};
+use super::{
+    Gateway, Lifted,
+    openapi::{Refused, ResourceInfo, Resources},
+    parts::Parts,
+    problem::Problem,
+};
 use crate::{resource::Resource, service::ServiceError, store::Store};
 
 /// The maximum size of a part of an answer, in bytes.
@@ -22,12 +27,20 @@ const PART_BYTES: usize = 256 << 10;
 /// The number of parts of a body that wait to be written.
 const WAITING_MAX: usize = 4;
 
+#[utoipa::path(
+    put,
+    path = "/v1/resources/{name}",
+    params(("name" = String, Path)),
+    request_body(content = Vec<u8>, content_type = "application/octet-stream"),
+    responses((status = 200, body = ResourceInfo), Refused::<400>, Refused::<404>, Refused::<413>, Refused::<500>)
+)]
 pub(super) async fn put(
     State(gateway): State<Gateway>,
-    Path(name): Path<String>,
+    name: Result<Path<String>, PathRejection>,
     Extension(deadline): Extension<Deadline>,
     mut body: Body,
 ) -> Result<Response, Problem> {
+    let Path(name) = name?;
     let _lifted = Lifted::new(deadline);
     let store = gateway.service.store().clone();
     let (parts, mut waiting) = mpsc::channel::<Bytes>(WAITING_MAX);
@@ -66,11 +79,21 @@ pub(super) async fn put(
     Ok(Json(shown(&written)).into_response())
 }
 
+#[utoipa::path(
+    get,
+    path = "/v1/resources/{name}",
+    params(("name" = String, Path)),
+    responses(
+        (status = 200, body = Vec<u8>, content_type = "application/octet-stream"),
+        Refused::<400>, Refused::<404>, Refused::<413>, Refused::<500>,
+    )
+)]
 pub(super) async fn get(
     State(gateway): State<Gateway>,
-    Path(name): Path<String>,
+    name: Result<Path<String>, PathRejection>,
     Extension(deadline): Extension<Deadline>,
 ) -> Result<Response, Problem> {
+    let Path(name) = name?;
     let content = gateway.service.with_store(move |store| store.resource_content(&store.resource(&name)?));
     let (mut content, bytes) = content.await?;
     let head = [
@@ -86,14 +109,26 @@ pub(super) async fn get(
     Ok((head, Body::new(body)).into_response())
 }
 
+#[utoipa::path(
+    delete,
+    path = "/v1/resources/{name}",
+    params(("name" = String, Path)),
+    responses((status = 204), Refused::<400>, Refused::<404>, Refused::<413>, Refused::<500>)
+)]
 pub(super) async fn delete(
     State(gateway): State<Gateway>,
-    Path(name): Path<String>,
+    name: Result<Path<String>, PathRejection>,
 ) -> Result<StatusCode, Problem> {
+    let Path(name) = name?;
     gateway.service.with_store(move |store| store.delete_resource(&name)).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
+#[utoipa::path(
+    get,
+    path = "/v1/resources",
+    responses((status = 200, body = Resources), Refused::<413>, Refused::<500>)
+)]
 pub(super) async fn list(State(gateway): State<Gateway>) -> Result<Response, Problem> {
     let resources = gateway.service.with_store(Store::resources).await?;
     let shown: Vec<_> = resources.iter().map(shown).collect();

@@ -1,6 +1,7 @@
 //! Runtimes: processes that run the routines of one package, and the pool of idle ones.
 
 mod inbox;
+mod log;
 mod nested;
 mod package_cache;
 mod page;
@@ -14,7 +15,7 @@ pub(crate) use self::{
     package_cache::{Installed, Packages},
     page::Request,
     pool::Pool,
-    process::{Event, Runtime, StartError, Starter},
+    process::{Event, Program, Runtime, StartError, Starter},
 };
 
 /// The maximum time until a runtime has loaded its routine.

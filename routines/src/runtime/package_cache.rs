@@ -11,12 +11,15 @@ use std::{
     time::Duration,
 };
 
+use serde_json::value::RawValue;
 use taskwork_child::{WorkDir, sweep};
 
 use super::Runtime;
 use crate::{
+    library::latest,
     package::Package,
-    store::{Store, StoreError},
+    store::{Outcome, Store, StoreError},
+    wire::{CallError, ErrorKind},
 };
 
 /// The prefix of the names of folders with packages.
@@ -80,8 +83,9 @@ impl Packages {
         Ok(self.known().add(package))
     }
 
-    /// Returns a package with this name and version, or this digest.
+    /// Returns the package of `NAME@VERSION`, of the latest version of `NAME`, or of a digest.
     pub(crate) fn named(&self, store: &Store, routine: &str) -> Result<Arc<Installed>, StoreError> {
+        let routine = &*latest(store, routine)?;
         if let Some(installed) = self.known().find(routine) {
             return Ok(installed);
         }
@@ -89,6 +93,13 @@ impl Packages {
         let Package { digest, .. } = &installed.package;
         self.known().names.insert(installed.package.name(), digest.clone());
         Ok(installed)
+    }
+
+    /// Adds a package under its name, also one that is in no store.
+    pub(crate) fn add(&self, package: Package) -> Arc<Installed> {
+        let mut known = self.known();
+        known.names.insert(package.name(), package.digest.clone());
+        known.add(package)
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {
@@ -111,6 +122,18 @@ impl Known {
 impl Installed {
     pub(crate) fn new(package: Package) -> Self {
         Self { package, pace: AtomicU64::new(nanoseconds(FIRST)) }
+    }
+
+    /// Returns the outcome of a call that a runtime has answered: a result must match its schema.
+    pub(crate) fn outcome(&self, answer: Result<Box<RawValue>, CallError>) -> Outcome {
+        let checked = answer.and_then(|value| {
+            let schema = self.package.description.result.as_ref();
+            let is_valid = schema.map_or(Ok(()), |schema| schema.check_result(value.get()));
+            let wrong =
+                |reason| CallError::new(ErrorKind::Invalid, format!("the result is invalid, {reason}"));
+            is_valid.map(|()| value).map_err(wrong)
+        });
+        checked.map_or_else(Outcome::Error, Outcome::Value)
     }
 
     /// Returns whether a runtime of the package must not get more calls.

@@ -12,12 +12,13 @@
 
 use std::{
     collections::VecDeque,
+    ffi::{OsStr, OsString},
     fs::{self, File, OpenOptions},
-    io::{self, ErrorKind, PipeReader, Read as _, Write as _},
+    io::{self, ErrorKind, Write as _},
     os::unix::fs::OpenOptionsExt as _,
     path::{Path, PathBuf},
     process::{Command, Stdio},
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, PoisonError},
     thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
@@ -31,13 +32,14 @@ use nix::{
     unistd::{Pid, mkfifo},
 };
 use serde_json::value::RawValue;
-use taskwork_child::{Group, Killer, WorkDir, shown, sweep};
+use taskwork_child::{Group, Killer, WorkDir, sweep};
 use tempfile::TempDir;
 use thiserror::Error;
 
 use super::{
     LOAD_MAX,
     inbox::Inbox,
+    log::Log,
     nested::NestedCall,
     page::{Page, Request},
 };
@@ -55,9 +57,6 @@ const PREFIX: &str = "routines-work-";
 /// The versions of the protocol that this host speaks.
 const VERSIONS: &[u32] = &[1];
 
-/// The maximum part of the log of a runtime that is kept, in bytes.
-const LOG_BYTES_MAX: usize = 64 << 10;
-
 /// The maximum time to wait for the rest of the log of a dead runtime.
 const LOG_LATE_MAX: Duration = Duration::from_millis(200);
 
@@ -74,11 +73,26 @@ pub(crate) enum StartError {
     Folder(#[from] io::Error),
 }
 
+/// The program of a runtime.
+#[derive(Debug)]
+pub(crate) enum Program {
+    /// This Python interpreter, with the shim.
+    Python(PathBuf),
+    /// A program and its arguments.
+    Command(Vec<OsString>),
+}
+
+impl From<PathBuf> for Program {
+    fn from(python: PathBuf) -> Self {
+        Self::Python(python)
+    }
+}
+
 /// Starts runtimes in work folders below one folder.
 #[derive(Debug)]
 pub(crate) struct Starter {
     folder: WorkDir,
-    python: PathBuf,
+    program: Program,
 }
 
 #[derive(Debug)]
@@ -88,6 +102,9 @@ pub(crate) enum Event {
     Broken(String),
 }
 
+/// The ends of the pipes that the child should have.
+type Kept = (File, File);
+
 /// A runtime with a loaded routine, or one that is loading it.
 #[derive(Debug)]
 pub(crate) struct Runtime {
@@ -95,6 +112,8 @@ pub(crate) struct Runtime {
     /// The encoded frames that are not written yet, and the written part of the first.
     unwritten: VecDeque<u8>,
     input: File,
+    /// The host's ends of the pipes that belong to the child.
+    kept: Arc<Mutex<Option<Kept>>>,
     page: Page,
     inbox: Arc<Inbox>,
     log: Arc<Log>,
@@ -113,28 +132,33 @@ pub(crate) struct Runtime {
     _folder: TempDir,
 }
 
-/// The end of the output of a runtime.
-#[derive(Debug, Default)]
-struct Log {
-    state: Mutex<(VecDeque<u8>, bool)>,
-    ended: Condvar,
-}
-
 impl Starter {
-    /// Creates a starter with this Python interpreter.
+    /// Creates a starter of this program.
     ///
     /// # Errors
     /// If the folder cannot be created or written.
-    pub(crate) fn new(within: &Path, python: PathBuf) -> io::Result<Self> {
+    pub(crate) fn new(within: &Path, program: impl Into<Program>) -> io::Result<Self> {
         fs::create_dir_all(within)?;
         sweep(within, PREFIX);
         let folder = WorkDir::within(within, PREFIX)?;
         fs::write(folder.path().join("shim.py"), PYTHON_SHIM)?;
-        Ok(Self { folder, python })
+        Ok(Self { folder, program: program.into() })
     }
 
     /// Starts a runtime that loads a routine.
     pub(crate) fn start(&self, package: &Path, entry: &str, kind: EntryKind) -> Result<Runtime, StartError> {
+        let mut runtime = self.open()?;
+        let package = package.to_string_lossy();
+        let load = ToRuntime::Load { folder: &package, entry, kind };
+        for message in [ToRuntime::Hello { versions: VERSIONS }, load] {
+            let sent = runtime.send(&message.frame());
+            sent.map_err(|error| io::Error::other(error.to_string()))?;
+        }
+        Ok(runtime)
+    }
+
+    /// Starts a runtime that was sent nothing.
+    pub(crate) fn open(&self) -> Result<Runtime, StartError> {
         let folder = tempfile::Builder::new().prefix("runtime-").tempdir_in(self.folder.path())?;
         let (reads, writes) = (folder.path().join("in"), folder.path().join("out"));
         for pipe in [&reads, &writes] {
@@ -156,21 +180,25 @@ impl Starter {
             .stdin(Stdio::null())
             .stdout(log_writer.try_clone()?)
             .stderr(log_writer);
+        let program = PathBuf::from(command.get_program());
         let group = Group::start(&mut command);
         // The command holds a write end of the log, which would keep its reader waiting.
         drop(command);
-        let group = group.map_err(|error| StartError::Start { program: self.python.clone(), error })?;
+        let group = group.map_err(|error| StartError::Start { program, error })?;
         let (inbox, log) = (Arc::<Inbox>::default(), Arc::<Log>::default());
         let (killer, id) = (group.killer(), group.child.id());
-        let watcher = spawn("watcher", move || watch(id, kept))?;
+        let kept = Arc::new(Mutex::new(Some(kept)));
+        let its = Arc::clone(&kept);
+        let watcher = spawn("watcher", move || watch(id, &its))?;
         let its = Arc::clone(&inbox);
         spawn("reader", move || its.fill(output))?;
         let its = Arc::clone(&log);
         spawn("log", move || its.fill(log_reader))?;
-        let mut runtime = Runtime {
+        Ok(Runtime {
             exchange: Exchange::new(),
             unwritten: VecDeque::new(),
             input,
+            kept,
             page,
             inbox,
             log,
@@ -183,14 +211,7 @@ impl Starter {
             watcher: Some(watcher),
             group,
             _folder: folder,
-        };
-        let package = package.to_string_lossy();
-        let load = ToRuntime::Load { folder: &package, entry, kind };
-        for message in [ToRuntime::Hello { versions: VERSIONS }, load] {
-            let sent = runtime.send(&message.frame());
-            sent.map_err(|error| io::Error::other(error.to_string()))?;
-        }
-        Ok(runtime)
+        })
     }
 
     /// Removes the work folder when the process exits: statics are not dropped.
@@ -201,13 +222,21 @@ impl Starter {
     }
 
     fn command(&self, folder: &Path) -> Command {
-        let mut command = Command::new(&self.python);
-        // Isolated: neither the environment nor the user's folders change the modules that a routine imports.
-        command
-            .arg("-I")
-            .arg("-X")
-            .arg(format!("pycache_prefix={}", self.folder.path().join("pyc").display()));
-        command.arg(self.folder.path().join("shim.py"));
+        let mut command = match &self.program {
+            Program::Python(python) => {
+                let mut command = Command::new(python);
+                // Isolated: neither the environment nor the user's folders change the modules that a routine imports.
+                let cache = self.folder.path().join("pyc");
+                command.args(["-I", "-X"]).arg(format!("pycache_prefix={}", cache.display()));
+                command.arg(self.folder.path().join("shim.py"));
+                command
+            }
+            Program::Command(words) => {
+                let mut command = Command::new(words.first().map_or(OsStr::new(""), OsString::as_os_str));
+                command.args(words.iter().skip(1));
+                command
+            }
+        };
         command.env_clear().current_dir(folder);
         let inherited = INHERITED.iter().filter_map(|name| Some((name, std::env::var_os(name)?)));
         command.envs(inherited).env("HOME", folder).env("TMPDIR", folder);
@@ -222,11 +251,15 @@ pub(super) fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> io::Resu
 }
 
 /// Waits until a child has exited, without collecting its status, and then closes its ends of the pipes.
-fn watch(child: u32, kept: (File, File)) {
+fn watch(child: u32, kept: &Mutex<Option<Kept>>) {
     let Ok(child) = i32::try_from(child) else { return };
     let waits = WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT;
     while let Err(nix::errno::Errno::EINTR) = waitid(Id::Pid(Pid::from_raw(child)), waits) {}
-    drop(kept);
+    close(kept);
+}
+
+fn close(kept: &Mutex<Option<Kept>>) {
+    drop(kept.lock().unwrap_or_else(PoisonError::into_inner).take());
 }
 
 impl Runtime {
@@ -251,16 +284,21 @@ impl Runtime {
             }
         };
         frame.bytes = state.unwrap_or_default().to_vec();
-        self.send(&frame)?;
         let mut ids = Ranges::default();
         for (id, _) in calls {
             ids.insert(*id..*id + 1);
         }
-        self.exchange.on_calls(ids);
+        self.send_calls(&frame.encode()?, ids, depth);
+        Ok(())
+    }
+
+    /// Sends the end of a frame with calls that have these ids.
+    pub(crate) fn send_calls(&mut self, encoded: &[u8], ids: Ranges, depth: u32) {
+        self.send_bytes(encoded);
         self.depth = depth;
         self.frames += 1;
-        self.calls += calls.len() as u64;
-        Ok(())
+        self.calls += ids.len();
+        self.exchange.on_calls(ids);
     }
 
     /// Starts a search from its state, or without one from its argument. No other search may run.
@@ -306,9 +344,24 @@ impl Runtime {
         }
     }
 
-    fn send(&mut self, frame: &Frame) -> Result<(), FrameError> {
-        self.unwritten.extend(frame.encode()?);
+    pub(crate) fn send(&mut self, frame: &Frame) -> Result<(), FrameError> {
+        self.send_bytes(&frame.encode()?);
+        Ok(())
+    }
+
+    /// Sends bytes, which may be a part of a frame.
+    pub(crate) fn send_bytes(&mut self, bytes: &[u8]) {
+        self.unwritten.extend(bytes);
         self.write();
+    }
+
+    /// Closes the pipe to the runtime, as a host that is gone.
+    ///
+    /// # Errors
+    /// If another file cannot replace it.
+    pub(crate) fn hang_up(&mut self) -> io::Result<()> {
+        self.input = File::open("/dev/null")?;
+        close(&self.kept);
         Ok(())
     }
 
@@ -419,7 +472,7 @@ impl Runtime {
     }
 
     /// Returns the end of its output, formatted for messages.
-    fn log(&self) -> String {
+    pub(crate) fn log(&self) -> String {
         self.log.shown(Duration::ZERO)
     }
 }
@@ -435,37 +488,5 @@ impl Drop for Runtime {
             // It only waits for the killed child.
             let _ = watcher.join();
         }
-    }
-}
-
-impl Log {
-    fn state(&self) -> MutexGuard<'_, (VecDeque<u8>, bool)> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn fill(&self, mut from: PipeReader) {
-        let mut part = [0; 4 << 10];
-        loop {
-            match from.read(&mut part) {
-                Ok(0) => break,
-                Ok(bytes) => {
-                    let mut state = self.state();
-                    state.0.extend(&part[..bytes]);
-                    let surplus = state.0.len().saturating_sub(LOG_BYTES_MAX);
-                    state.0.drain(..surplus);
-                }
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(_) => break,
-            }
-        }
-        self.state().1 = true;
-        self.ended.notify_all();
-    }
-
-    /// Waits for the end of the log at most so long, and formats its last lines.
-    fn shown(&self, wait: Duration) -> String {
-        let waited = self.ended.wait_timeout_while(self.state(), wait, |(_, has_ended)| !*has_ended);
-        let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        shown(state.0.make_contiguous())
     }
 }

@@ -13,6 +13,7 @@
 //! change together, with the part that is given away. So a part of the tree is searched again if a runtime or a node is
 //! lost, and its numbers count once.
 
+mod alone;
 mod found;
 mod live;
 #[cfg(test)]
@@ -23,8 +24,11 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 use taskwork::{Context, Job, Outcome, Task, Variables};
 
-pub(crate) use self::found::{Best, Counts, result_of};
 use self::live::Live;
+pub(crate) use self::{
+    alone::search_alone,
+    found::{Best, Counts, result_of},
+};
 use crate::{
     host::Host,
     order::Order,

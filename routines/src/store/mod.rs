@@ -31,7 +31,7 @@ pub(crate) use self::{
     segment::Outcome,
     writer::Writer,
 };
-use crate::package::{Package, PackageError, is_name};
+use crate::package::{Description, Package, PackageError, is_name};
 
 /// The name of the label of nodes; its value is the id of the store.
 const LABEL: &str = "routines-store";
@@ -53,7 +53,7 @@ pub(crate) struct Store {
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub(crate) enum StoreError {
-    #[error("{routine:?} is neither NAME@VERSION nor a digest")]
+    #[error("{routine:?} is neither NAME, NAME@VERSION nor a digest")]
     Name { routine: String },
     #[error("there is no routine {routine}: routines deploy FOLDER adds it")]
     Missing { routine: String },
@@ -110,6 +110,9 @@ impl Store {
             package.pack(&mut upload)?;
             upload.shutdown().map_err(failed)?;
         }
+        // Lists of routines need no packages.
+        let (_, text) = Description::read(&package.folder)?;
+        self.objects.put(&description(&package.digest), text).map_err(failed)?;
         let name = format!("names/{}", package.name());
         if !self.objects.create(&name, package.digest.clone()).map_err(failed)? {
             let digest = self.objects.get_text(&name).map_err(failed)?;
@@ -118,6 +121,20 @@ impl Store {
             }
         }
         Ok(())
+    }
+
+    /// Returns the names of all routines, each with its version.
+    pub(crate) fn names(&self) -> Result<Vec<String>, StoreError> {
+        self.objects.list("names").map_err(|error| StoreError::Io { name: "names".to_owned(), error })
+    }
+
+    /// Returns the digest and the description of `NAME@VERSION`, without its package.
+    pub(crate) fn description(&self, name: &str) -> Result<(String, Description), StoreError> {
+        let object = format!("names/{name}");
+        let digest = self.objects.get_text(&object).map_err(|error| missing(name, object, error))?;
+        let object = description(&digest);
+        let text = self.objects.get_text(&object).map_err(|error| missing(name, object.clone(), error))?;
+        Ok((digest, Description::parse(Path::new(&object), &text)?))
     }
 
     /// Returns the digest of `NAME@VERSION` or a digest.
@@ -143,6 +160,10 @@ impl Store {
 
 fn archive(digest: &str) -> String {
     format!("packages/{digest}.tar")
+}
+
+fn description(digest: &str) -> String {
+    format!("descriptions/{digest}.toml")
 }
 
 fn missing(routine: &str, name: String, error: io::Error) -> StoreError {

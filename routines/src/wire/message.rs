@@ -5,6 +5,7 @@ use std::{borrow::Cow, collections::BTreeMap};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use thiserror::Error;
+use utoipa::ToSchema;
 
 use super::{Frame, ValueError, check_value};
 
@@ -48,7 +49,7 @@ pub(crate) enum ToRuntime<'a> {
 }
 
 /// The kind of an entry of a package.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum EntryKind {
     /// A function that is called.
@@ -115,7 +116,7 @@ pub(crate) struct Offer {
     pub(crate) solution: String,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct CallError {
     pub(crate) kind: ErrorKind,
     pub(crate) message: String,
@@ -124,7 +125,7 @@ pub(crate) struct CallError {
     pub(crate) trace: String,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub(crate) enum ErrorKind {

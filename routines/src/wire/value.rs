@@ -57,7 +57,8 @@ fn check_number(number: &str) -> Result<(), ValueError> {
         return Err(ValueError::Float { number: number() });
     }
     let number: String = number();
-    if value.abs() >= INTEGER_MAX && !number.contains(['.', 'e', 'E']) && number != "9007199254740992" {
+    let is_exact = value.abs() < INTEGER_MAX || number.trim_start_matches('-') == "9007199254740992";
+    if !is_exact && !number.contains(['.', 'e', 'E']) {
         return Err(ValueError::Integer { number });
     }
     Ok(())
@@ -98,7 +99,7 @@ mod tests {
         for json in [
             "null",
             "-1.5e300",
-            "9007199254740992",
+            "[9007199254740992,-9007199254740992]",
             "1e22",
             r#"{"a":[1,"ä","\ud83d\ude00","\\ud800"]}"#,
             "[]",

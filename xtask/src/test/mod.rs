@@ -25,6 +25,9 @@ const SCRIPT_PACKAGES: &[&str] = &["jq"];
 /// The packages that run routines, and the commands of their guide.
 const ROUTINE_PACKAGES: &[&str] = &["curl", "python3"];
 
+/// The packages that install the generator of requests to the gateway of routines.
+const REQUEST_PACKAGES: &[&str] = &["python3-venv"];
+
 /// The packages that check the models.
 const MODEL_PACKAGES: &[&str] = &["gcc", "libc6-dev", "spin"];
 
@@ -89,7 +92,9 @@ fn install_packages(long: bool) -> Result<()> {
         .concat(),
     )?;
     if long {
-        install::debian_packages(&[BROWSER_PACKAGES, SLURM_PACKAGES, axe::PACKAGES].concat())?;
+        install::debian_packages(
+            &[BROWSER_PACKAGES, SLURM_PACKAGES, REQUEST_PACKAGES, axe::PACKAGES].concat(),
+        )?;
         axe::prepare()?;
     }
     Ok(())

@@ -11,7 +11,7 @@ import urllib.request
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Iterable, Iterator, Mapping, Optional, Type
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 from ._values import Resource, encode, special
 
@@ -117,6 +117,20 @@ class Client:
     def delete(self, name: str) -> None:
         """Deletes a resource with all its earlier contents. Jobs that still need them have failed calls."""
         self._open("DELETE", f"/v1/resources/{quote(name, safe='')}").close()
+
+    def find(self, text: str = "", tag: Optional[str] = None) -> Iterator[dict[str, Any]]:
+        """Yields the routines with all words of a text in their names, texts and tags, sorted by name and version."""
+        query = {"q": text, **({} if tag is None else {"tag": tag})}
+        while True:
+            page = self._ask("GET", f"/v1/routines?{urlencode(query)}")
+            yield from page["routines"]
+            if page["next"] is None:
+                return
+            query["cursor"] = page["next"]
+
+    def signature(self, routine: str) -> dict[str, Any]:
+        """Returns the parameters, the schema of the result and the text of a routine."""
+        return dict(self._ask("GET", f"/v1/routines/{quote(routine, safe='@')}"))
 
     def job(self, job: str) -> Job:
         """Returns a job that was started earlier or elsewhere."""

@@ -1,0 +1,139 @@
+//! The OpenAPI document: the types of bodies that handlers read or write as text, and errors.
+
+#![expect(dead_code, reason = "the fields of these types are only documented")]
+
+use std::collections::BTreeMap;
+
+use axum::http::StatusCode;
+use serde_json::Value;
+use utoipa::{
+    IntoResponses, OpenApi, PartialSchema as _, ToSchema,
+    openapi::{ContentBuilder, Header, RefOr, Response, ResponseBuilder},
+};
+
+use crate::wire::{CallError, EntryKind};
+
+#[derive(OpenApi)]
+#[openapi(
+    info(title = "routines", description = "Routines of a library, called once or in jobs on a cluster."),
+    components(schemas(Refusal))
+)]
+pub(super) struct Document;
+
+/// A job of calls, or a search.
+#[derive(ToSchema)]
+pub(super) struct JobBody {
+    /// NAME@VERSION, NAME for its latest version, or a digest.
+    routine: String,
+    /// The arguments of the calls.
+    arguments: Option<Arguments>,
+    /// The argument of a search.
+    argument: Option<Value>,
+}
+
+/// A list has positional arguments, an object named ones, and any other value is the only argument.
+#[derive(ToSchema)]
+#[serde(untagged)]
+enum Arguments {
+    List(Vec<Value>),
+    /// Integers from the first to the second, excluding that.
+    Range {
+        #[schema(min_items = 2, max_items = 2)]
+        range: Vec<i64>,
+    },
+}
+
+#[derive(ToSchema)]
+pub(super) struct CallBody {
+    argument: Value,
+}
+
+/// The outcome of a call: a value or an error.
+#[derive(ToSchema)]
+pub(super) struct Outcome {
+    /// The called version, in the answer to a direct call.
+    routine: Option<String>,
+    index: u64,
+    #[schema(required = false)]
+    value: Value,
+    error: Option<CallError>,
+}
+
+/// A page of results of calls, or the result of a search.
+#[derive(ToSchema)]
+#[serde(untagged)]
+pub(super) enum Results {
+    Calls { count: u64, results: Vec<Outcome>, next: Option<u64> },
+    Search { counts: BTreeMap<String, Value>, best: Option<Value> },
+}
+
+/// A routine. Without parameters, arguments are not checked.
+#[derive(ToSchema)]
+pub(super) struct Signature {
+    routine: String,
+    digest: String,
+    entry: String,
+    kind: EntryKind,
+    description: String,
+    tags: Vec<String>,
+    timeout: Option<f64>,
+    reuse: Option<u64>,
+    idempotent: bool,
+    parameters: Option<Vec<Parameter>>,
+    /// The JSON Schema of the result.
+    result: Option<Value>,
+}
+
+#[derive(ToSchema)]
+struct Parameter {
+    name: String,
+    /// A JSON Schema.
+    schema: Value,
+    required: bool,
+    #[schema(required = false)]
+    default: Value,
+}
+
+/// A resource: its BLAKE3 digest, and its size in bytes.
+#[derive(ToSchema)]
+pub(super) struct ResourceInfo {
+    name: String,
+    digest: String,
+    bytes: u64,
+}
+
+#[derive(ToSchema)]
+pub(super) struct Resources {
+    resources: Vec<ResourceInfo>,
+}
+
+/// An error, as in RFC 9457.
+#[derive(ToSchema)]
+#[schema(as = Problem)]
+pub(super) struct Refusal {
+    r#type: String,
+    title: String,
+    status: u16,
+    /// The reason and the remedy.
+    detail: String,
+}
+
+/// The answer with a problem of this status.
+pub(super) struct Refused<const STATUS: u16>;
+
+impl<const STATUS: u16> IntoResponses for Refused<STATUS> {
+    fn responses() -> BTreeMap<String, RefOr<Response>> {
+        let code = StatusCode::from_u16(STATUS).ok();
+        let content =
+            ContentBuilder::new().schema(Some(utoipa::openapi::Ref::from_schema_name("Problem"))).build();
+        let response = ResponseBuilder::new()
+            .description(code.and_then(|code| code.canonical_reason()).unwrap_or_default())
+            .content("application/problem+json", content);
+        let response = if STATUS == StatusCode::SERVICE_UNAVAILABLE.as_u16() {
+            response.header("retry-after", Header::new(u64::schema()))
+        } else {
+            response
+        };
+        BTreeMap::from([(STATUS.to_string(), response.build().into())])
+    }
+}

@@ -1,0 +1,3 @@
+def run(first, second=1):
+    """Returns the sum of two numbers."""
+    return first + second
