@@ -17,6 +17,9 @@ use tempfile::tempdir;
 
 use crate::routines::{Gateway, Site};
 
+/// The maximum duration of a command with many processes, or of an installation.
+const TOOL_MAX: Duration = Duration::from_secs(600);
+
 const SIGNATURE: &str = r#"
 description = "Divides two numbers."
 tags = ["math"]
@@ -181,7 +184,7 @@ fn check_document(gateway: &Gateway) {
 fn run(folder: &Path, name: &str, arguments: &[&str]) -> CommandOutput {
     let mut command = Command::new(program(name).unwrap());
     command.args(arguments).current_dir(folder).env_remove("ROUTINES_STORE");
-    Running::begin(command, folder).unwrap().end().unwrap()
+    Running::begin(command, folder).unwrap().end_within(TOOL_MAX).unwrap()
 }
 
 #[test]
@@ -282,9 +285,6 @@ const SCHEMATHESIS: &str = "schemathesis==4.32.5";
 
 const CHECKS: &str = "not_a_server_error,status_code_conformance,content_type_conformance,\
                       response_headers_conformance,response_schema_conformance";
-
-/// The maximum duration of an installation, and of a run.
-const TOOL_MAX: Duration = Duration::from_secs(600);
 
 /// Installs the tool, and returns its path.
 fn schemathesis() -> PathBuf {

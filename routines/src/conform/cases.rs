@@ -328,15 +328,15 @@ fn search_replaced(suite: &Suite) -> Checked {
 
 fn search_split(suite: &Suite) -> Checked {
     let mut peer = Peer::search(suite)?;
-    let (part, _, counted) = pause(&mut peer, "[1000,500]", Request::Split)?;
+    let (part, _, counted) = pause(&mut peer, "[1001,501]", Request::Split)?;
     let part = part.ok_or("no part was split off")?;
     peer.go()?;
     let rest = finish(&mut peer)?;
     start(&mut peer, "[0]", Some(&part), f64::INFINITY)?;
     let part = finish(&mut peer)?;
-    expect(&(counted + rest + part), &1000)?;
-    // The part has about a half of what was left.
-    expect(&(part == (1000 - counted) / 2), &true)
+    expect(&(counted + rest + part), &1001)?;
+    // It is the smaller part of an odd number.
+    expect(&part, &((1001 - counted) / 2))
 }
 
 fn search_unsplit(suite: &Suite) -> Checked {
