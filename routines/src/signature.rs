@@ -1,6 +1,7 @@
 //! Signatures of routines: their parameters and results, with JSON Schemas (draft 2020-12).
 //!
 //! A schema sees numbers: `{"$i": …}`, an integer, and `{"$f": …}`, an infinity, which is the largest double. NaN is no number.
+//! A resource, `{"$resource": …}`, is a string.
 
 use jsonschema::{Draft, PatternOptions, Validator};
 use serde::{Deserialize, Serialize};
@@ -129,7 +130,7 @@ impl TryFrom<Declared> for Parameter {
         }
         let schema = schema.map_or_else(|| Schema::try_from(json!({})), Ok)?;
         if let Some(mut value) = default.clone() {
-            to_numbers(&mut value);
+            to_plain(&mut value);
             let of = |(path, reason)| format!("the default of parameter {name}, path {path:?}: {reason}");
             schema.check(&value).map_err(of)?;
         }
@@ -256,23 +257,23 @@ impl Serialize for Parameters {
 
 fn parse(json: &str) -> Result<Value, String> {
     let mut value = serde_json::from_str(json).map_err(|error| format!("path \"\": {error} (rule: json)"))?;
-    to_numbers(&mut value);
+    to_plain(&mut value);
     Ok(value)
 }
 
-/// Replaces objects that stand for numbers.
-fn to_numbers(value: &mut Value) {
+/// Replaces objects that stand for other values.
+fn to_plain(value: &mut Value) {
     match value {
-        Value::Array(parts) => parts.iter_mut().for_each(to_numbers),
-        Value::Object(fields) => match number(fields) {
-            Some(number) => *value = number,
-            None => fields.values_mut().for_each(to_numbers),
+        Value::Array(parts) => parts.iter_mut().for_each(to_plain),
+        Value::Object(fields) => match special(fields) {
+            Some(plain) => *value = plain,
+            None => fields.values_mut().for_each(to_plain),
         },
         _ => {}
     }
 }
 
-fn number(fields: &Map<String, Value>) -> Option<Value> {
+fn special(fields: &Map<String, Value>) -> Option<Value> {
     let (kind, text) = fields.iter().next().filter(|_| fields.len() == 1)?;
     let text = text.as_str()?;
     match (&**kind, text.parse::<i64>()) {
@@ -281,6 +282,8 @@ fn number(fields: &Map<String, Value>) -> Option<Value> {
             let number: f64 = text.parse().ok().filter(|number: &f64| !number.is_nan())?;
             serde_json::Number::from_f64(number.clamp(f64::MIN, f64::MAX)).map(Value::Number)
         }
+        // Routines get the path of the local file.
+        ("$resource", _) => Some(text.into()),
         _ => None,
     }
 }
