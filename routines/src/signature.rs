@@ -18,7 +18,7 @@ const REFERENCES_MAX: usize = 32;
 /// The maximum size of a compiled pattern, in bytes. Its time is linear in the text.
 const PATTERN_BYTES_MAX: usize = 1 << 20;
 
-/// The maximum number of calls of a range whose arguments are all checked. Of a longer one, the ends are.
+/// The maximum length of a range with a check of each integer. In a longer one, only the ends are checked.
 const RANGE_CHECKED_MAX: u64 = 1_000_000;
 
 /// The maximum length of a shown reason, in characters: it contains the value.
@@ -352,6 +352,9 @@ properties.leaves = { type = "array", items = { anyOf = [{ type = "number" }, { 
             assert!(reason.starts_with(&format!("path {path:?}")), "{wrong}: {reason}");
             assert!(reason.ends_with(&format!("(rule: {rule})")), "{wrong}: {reason}");
         }
+        let path = "[[parameter]]\nname = 'table'\nschema = { type = 'string' }\n";
+        let path = described(path).unwrap().parameters.unwrap();
+        assert_eq!(path.check(r#"[{"$resource":"12"}]"#), Ok(()), "a resource is the path of a file");
         let none = described("parameter = []").unwrap().parameters.unwrap();
         assert!(none.check("[]").is_ok() && none.check("[1]").is_err() && none.check("1").is_err());
         assert!(described("").unwrap().parameters.is_none(), "then arguments are not checked");

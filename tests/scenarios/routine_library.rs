@@ -87,7 +87,7 @@ fn wrong_arguments_and_results_are_refused_by_the_signature() {
     }
     let jobs = site.cluster.json("taskwork", &["jobs"]).unwrap();
     assert_eq!(jobs.as_array().unwrap().len(), 1, "only direct calls: {jobs}");
-    // The latest version, whose result is checked on the node.
+    // The latest version. Its results are checked on the node.
     let (status, answer) = gateway.call_soon("quotient", &json!([[2, 3], 2]));
     assert_eq!((status, &answer), (200, &json!({ "routine": "quotient@1.10", "index": 0, "value": 0.67 })));
     let (_, answer) = gateway.call_soon("quotient", &json!([[-2, 3]]));
