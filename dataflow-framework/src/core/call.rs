@@ -6,8 +6,9 @@ use serde::{Deserialize, Serialize};
 
 use super::{demand::Demand, mark::Mark, members::Member};
 use crate::{
-    failure::Failure,
+    failure::{Failed, Failure},
     ids::{Argument, CallId, Execution, VersionId},
+    invocation::Invocation,
     options::Options,
     task::TaskDef,
 };
@@ -72,6 +73,13 @@ pub(crate) struct Manner {
     pub(crate) once_token: Option<u128>,
 }
 
+impl Manner {
+    /// Returns whether a call runs at most once, so that it may update data in place.
+    pub(super) fn has_one_run(self) -> bool {
+        self.failing == Failing::Nothing && !self.is_checked
+    }
+}
+
 /// The output of a call whose task fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(crate) enum Failing {
@@ -121,6 +129,31 @@ pub(super) enum CallState {
 }
 
 impl Call {
+    pub(super) fn new(
+        task: &'static TaskDef,
+        origin: Origin,
+        mark: Mark,
+        options: Options,
+        arguments: Vec<Argument>,
+        writes: u32,
+    ) -> Self {
+        Self {
+            task,
+            origin,
+            mark,
+            options,
+            arguments: arguments.into(),
+            writes,
+            known: writes,
+            state: CallState::Inputs(0),
+            store: 0,
+            failures: 0,
+            deaths: 0,
+            is_earlier: false,
+            taken: Vec::new(),
+        }
+    }
+
     pub(super) fn demand(&self) -> Demand {
         Demand { store: self.store, ..Demand::of(&self.options) }
     }
@@ -194,4 +227,21 @@ pub(crate) enum Cause {
     Store(u64),
     /// An input is missing or corrupt on the member.
     Damaged(VersionId),
+}
+
+/// The task of the call by which a task waits for a value.
+pub(crate) const GET: TaskDef = TaskDef {
+    name: "Data::get",
+    module: module_path!(),
+    signature: "",
+    options: Options::DEFAULT,
+    run: nothing,
+    default_outputs: None,
+};
+
+/// A placeholder for a task that is not in the table of the program.
+pub(super) const UNKNOWN: TaskDef = TaskDef { name: "unknown", ..GET };
+
+fn nothing(_: &mut Invocation<'_>) -> Result<(), Failed> {
+    Err(Failed::of("it is not run"))
 }

@@ -21,7 +21,7 @@ pub(super) fn graph(is_recorded: bool) -> Graph {
     let mut graph = Graph::new(is_recorded);
     graph.joined(Member::HERE, Capacity::of_workers(8));
     if is_recorded {
-        graph.enable_recording();
+        graph.journal().enable();
     }
     graph
 }
@@ -151,14 +151,14 @@ fn commuting_restart_keeps_recorded_order() {
     assert_eq!(started(&mut first).0, [(10, 2)]);
     complete(&mut first, 10);
     assert!(first.recorded_so_far().contains(&facts[0]));
-    let mark = first.versions[&version(10, 0)].mark;
+    let mark = first.known().versions[&version(10, 0)].mark;
     let mut again = graph(true);
     again.recall(facts[0].clone());
-    again.add_history(first.history().clone());
+    again.journal().add_history(first.known().journal.history().clone());
     again.on_held(Member::HERE, Held { version: version(10, 0), mark, bytes: 1 });
     make_calls(&mut again);
     // The output of 10 contains that of 2, so 2 is not repeated; 0 and 1 were not added.
-    let unfinished = again.calls.iter().filter(|(_, call)| call.state != CallState::Done);
+    let unfinished = again.known().calls.iter().filter(|(_, call)| call.state != CallState::Done);
     assert_eq!(unfinished.map(|(id, _)| id).collect::<Vec<_>>(), [0, 1, 11, 12]);
     started(&mut again);
     complete(&mut again, 0);
@@ -184,15 +184,15 @@ fn commuting_restart_repeats_no_added_input() {
         assert_eq!(started(&mut first).0, [(turn, part)]);
         complete(&mut first, turn);
     }
-    let mark = first.versions[&version(11, 0)].mark;
+    let mark = first.known().versions[&version(11, 0)].mark;
     let mut again = graph(true);
     for fact in recorded {
         again.recall(fact);
     }
-    again.add_history(first.history().clone());
+    again.journal().add_history(first.known().journal.history().clone());
     again.on_held(Member::HERE, Held { version: version(11, 0), mark, bytes: 1 });
     make_calls(&mut again);
-    let unfinished = again.calls.iter().filter(|(_, call)| call.state != CallState::Done);
+    let unfinished = again.known().calls.iter().filter(|(_, call)| call.state != CallState::Done);
     assert_eq!(unfinished.map(|(id, _)| id).collect::<Vec<_>>(), [1, 12]);
     assert_eq!(again.figures().repeated, 0);
 }

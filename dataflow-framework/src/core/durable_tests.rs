@@ -18,7 +18,7 @@ const EFFECT: Options = Options { effect: true, ..Options::DEFAULT };
 /// Creates the graph of a program with a journal, and one worker on each of three members.
 fn graph() -> Graph {
     let mut graph = Graph::new(true);
-    graph.enable_recording();
+    graph.journal().enable();
     for member in [Member::HERE, THERE, ELSEWHERE] {
         graph.joined(member, Capacity::of_workers(1));
     }
@@ -197,7 +197,7 @@ fn second_copy_is_forgotten_when_executing_member_is_lost() {
 fn copy_from_earlier_run_is_ignored_after_repeated_call() {
     let mut graph = graph();
     let member = effect_and_reader(&mut graph);
-    let (written, mark) = (version(0, 0), graph.versions[&version(0, 0)].mark);
+    let (written, mark) = (version(0, 0), graph.known().versions[&version(0, 0)].mark);
     let late = Member(3);
     graph.joined(late, Capacity::of_workers(1));
     graph.on_held(late, Held { version: written, mark, bytes: 3 });
@@ -214,14 +214,14 @@ fn copy_from_earlier_run_is_ignored_after_repeated_call() {
         graph.on_held(member, Held { version: written, mark, bytes: 3 });
         assert_eq!(to_do(&mut graph).forgotten, forgotten);
     }
-    assert!(!graph.versions[&written].is_with(late));
+    assert!(!graph.known().versions[&written].is_with(late));
 }
 
 #[test]
 fn large_output_counts_only_from_recorded_execution() {
     let mut first = graph();
     let member = effect_and_reader(&mut first);
-    let mark = first.versions[&version(0, 0)].mark;
+    let mark = first.known().versions[&version(0, 0)].mark;
     ended_by(&mut first, 0, member, 7, None);
     let [(second, _)] = to_do(&mut first).copied[..] else { panic!("a second copy is made") };
     first.copied(version(0, 0), second);
@@ -242,7 +242,7 @@ fn large_output_counts_only_from_recorded_execution() {
             call(&mut again, 0, &[], EFFECT);
         }
         assert_eq!(to_do(&mut again).forgotten, [(ELSEWHERE, version(0, 0))], "late: {is_late}");
-        assert!(again.versions[&version(0, 0)].is_with(THERE) && again.unfinished() == 0);
+        assert!(again.known().versions[&version(0, 0)].is_with(THERE) && again.unfinished() == 0);
     }
 }
 
@@ -252,7 +252,7 @@ fn unrecorded_completions_of_one_call_first_one_counts() {
     let mark = {
         let mut before = self::graph();
         effect_and_reader(&mut before);
-        before.versions[&version(0, 0)].mark
+        before.known().versions[&version(0, 0)].mark
     };
     for (member, by) in [(THERE, 7), (ELSEWHERE, 8)] {
         graph.on_running(member, 0, mark);
@@ -312,7 +312,7 @@ fn unrecorded_completion_is_reported_to_next_coordinator() {
     let mark = {
         let mut before = self::graph();
         effect_and_reader(&mut before);
-        before.versions[&version(0, 0)].mark
+        before.known().versions[&version(0, 0)].mark
     };
     graph.on_running(THERE, 0, mark);
     ended(&mut graph, 0, THERE, Some(small()));
@@ -325,10 +325,10 @@ fn unrecorded_completion_is_reported_to_next_coordinator() {
 fn changed_program_is_detected_by_recorded_marks() {
     let mut first = graph();
     call(&mut first, 0, &[], EFFECT);
-    let first_marks = first.marks().expect("there is a call");
-    assert_eq!(first.marks(), None, "nothing new");
+    let first_marks = first.replay().marks().expect("there is a call");
+    assert_eq!(first.replay().marks(), None, "nothing new");
     let mut again = graph();
-    again.recall_marks(first_marks.clone());
+    again.replay().recall_marks(first_marks.clone());
     again.call(0, new_call(vec![Argument::Copied(vec![1])], 1, EFFECT));
     let Some(Divergence { call: 0, was, .. }) = again.divergence() else { panic!("it differs") };
     assert_eq!(was, first_marks[0].1);
@@ -340,7 +340,7 @@ fn marks_of_long_program_are_sampled_over_all_calls() {
     let mut marks = Vec::new();
     for id in 0..1_000 {
         call(&mut graph, id, &[], Options::DEFAULT);
-        marks = graph.marks().expect("there is another call");
+        marks = graph.replay().marks().expect("there is another call");
         assert!(marks.len() <= 65 && marks.last().is_some_and(|(last, _)| *last == id), "{id}");
     }
     let early = marks.iter().filter(|(call, _)| *call < 500).count();
@@ -413,7 +413,7 @@ fn all_members_leave_program_stays_until_last_call_completes() {
 #[test]
 fn all_members_leave_completed_calls_are_recorded_while_one_runs() {
     let mut graph = Graph::new(true);
-    graph.enable_recording();
+    graph.journal().enable();
     graph.joined(Member::HERE, Capacity::of_workers(1));
     call(&mut graph, 0, &[], Options::DEFAULT);
     call(&mut graph, 1, &[0], Options::DEFAULT);
@@ -485,7 +485,7 @@ fn all_members_leave_data_read_by_program_goes_to_journal_once() {
 #[test]
 fn data_read_by_program_stays_local_until_member_joins() {
     let mut graph = Graph::new(true);
-    graph.enable_recording();
+    graph.journal().enable();
     graph.joined(Member::HERE, Capacity::of_workers(1));
     read_by_the_program(&mut graph);
     assert_eq!(copy_all(&mut graph).forgotten, []);

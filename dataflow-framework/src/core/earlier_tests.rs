@@ -48,7 +48,7 @@ fn chain(graph: &mut Graph, calls: CallId) -> Vec<Mark> {
         let reads = id.checked_sub(1).map(|before| version(before, 0));
         call(graph, id, reads.as_slice());
     }
-    (0..calls).map(|id| graph.versions[&version(id, 0)].mark).collect()
+    (0..calls).map(|id| graph.known().versions[&version(id, 0)].mark).collect()
 }
 
 /// Completes all calls, on every member.
@@ -75,7 +75,7 @@ fn completed_calls_are_not_repeated_after_restart() {
     let marks = chain(&mut first, 10);
     complete_all(&mut first);
     let mut again = graph();
-    again.add_history(first.history().clone());
+    again.journal().add_history(first.known().journal.history().clone());
     again.on_held(THERE, Held { version: version(9, 0), mark: marks[9], bytes: 8 });
     chain(&mut again, 10);
     assert_eq!((again.unfinished(), assigned(&mut again)), (0, vec![]));
@@ -93,14 +93,14 @@ fn missing_data_is_recomputed_on_demand_after_restart() {
     let marks = chain(&mut first, 10);
     complete_all(&mut first);
     let mut again = graph();
-    again.add_history(first.history().clone());
+    again.journal().add_history(first.known().journal.history().clone());
     again.on_held(THERE, Held { version: version(4, 0), mark: marks[4], bytes: 8 });
     chain(&mut again, 10);
     again.want(version(9, 0));
     complete_all(&mut again);
     // Calls 5 to 9.
     assert_eq!(again.figures().repeated, 5);
-    assert!(again.versions[&version(9, 0)].is_present());
+    assert!(again.known().versions[&version(9, 0)].is_present());
 }
 
 #[test]
@@ -144,7 +144,7 @@ fn failure_reported_to_program_holds_after_restart() {
     let Some(Action::Assign(member, _)) = first.actions().pop() else { panic!("it is ready") };
     first.ended(0, member, Outcome::Failed(Failure::new("task", 0, "failed as requested")));
     let mut again = graph();
-    again.add_history(first.history().clone());
+    again.journal().add_history(first.known().journal.history().clone());
     chain(&mut again, 1);
     assert!(
         matches!(again.want(version(0, 0)), Input::Failed(failure) if failure.reason() == "failed as requested")
@@ -168,7 +168,7 @@ fn changed_call_after_restart_is_detected() {
         if !is_early {
             again.on_held(THERE, held);
         }
-        let is = again.versions[&version(2, 0)].mark;
+        let is = again.known().versions[&version(2, 0)].mark;
         assert_eq!(again.divergence(), Some(Divergence { call: 2, was: marks[2], is }));
     }
 }
@@ -209,7 +209,7 @@ fn kept_data_of_leaving_member_is_copied_after_calls_read_it() {
     });
     let keeper = copied.expect("another member gets a copy to keep");
     graph.copied(version(0, 0), keeper);
-    assert!(graph.kept.has(version(0, 0), keeper));
+    assert!(graph.known().kept.has(version(0, 0), keeper));
     graph.actions();
     graph.on_leaving(keeper);
     let actions = graph.actions();
@@ -217,7 +217,7 @@ fn kept_data_of_leaving_member_is_copied_after_calls_read_it() {
     let is_copied = |action: &Action| matches!(action, Action::Copy(to, source) if *to == other && source.version == version(0, 0));
     assert!(actions.iter().any(is_copied), "{actions:?}");
     graph.copied(version(0, 0), other);
-    assert!(graph.kept.has(version(0, 0), other));
+    assert!(graph.known().kept.has(version(0, 0), other));
 }
 
 #[test]
@@ -234,16 +234,16 @@ fn kept_data_late_report_of_keeper_changes_nothing() {
     graph.actions();
     graph.copied(kept, THERE);
     graph.actions();
-    assert!(graph.kept.has(kept, THERE));
+    assert!(graph.known().kept.has(kept, THERE));
     graph.on_held(THERE, held);
     written(&mut graph, 0, THERE);
     let actions = graph.actions();
-    assert!(actions.is_empty() && graph.kept.has(kept, THERE), "{actions:?}");
+    assert!(actions.is_empty() && graph.known().kept.has(kept, THERE), "{actions:?}");
     // The output of a second execution of a durable call does not count, so the member does not keep it.
     graph.ended(0, THERE, Outcome::Durable { bytes: vec![8], ns: 1_000_000, by: 0, values: None });
     let actions = graph.actions();
     assert!(matches!(actions[..], [Action::Forget(THERE, forgotten)] if forgotten == kept), "{actions:?}");
-    assert!(!graph.kept.has(kept, THERE));
+    assert!(!graph.known().kept.has(kept, THERE));
 }
 
 #[test]
@@ -252,7 +252,7 @@ fn sole_copy_of_leaving_member_is_copied_before_it_goes() {
     call(&mut graph, 0, &[]);
     call(&mut graph, 1, &[]);
     assert_eq!(assigned(&mut graph), [0, 1]);
-    let there = u64::from(!graph.runs_on(0, THERE));
+    let there = u64::from(!graph.known().runs_on(0, THERE));
     written(&mut graph, there, THERE);
     graph.on_leaving(THERE);
     let actions = graph.actions();
@@ -271,7 +271,7 @@ fn leaving_member_completes_running_call_and_returns_others() {
     }
     let on_there: Vec<_> = {
         assigned(&mut graph);
-        (0..4).filter(|id| graph.runs_on(*id, THERE)).collect()
+        (0..4).filter(|id| graph.known().runs_on(*id, THERE)).collect()
     };
     let [runs, waits] = on_there[..] else { panic!("two calls are assigned there: {on_there:?}") };
     graph.on_leaving(THERE);
@@ -295,7 +295,7 @@ fn data_of_lost_leaving_member_is_copied_from_program() {
         graph.on_held(THERE, Held { version: version(id, 0), mark, bytes: 8 });
         history.add_end(id);
     }
-    graph.add_history(history);
+    graph.journal().add_history(history);
     chain(&mut graph, 2);
     graph.on_leaving(THERE);
     let actions = graph.actions();

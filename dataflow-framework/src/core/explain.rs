@@ -3,75 +3,42 @@
 //! Nothing is stored for this while calls are made and complete, except for a few [counts](super::observed): a
 //! query searches the graph, in a time proportional to the number of known calls.
 
-use dataflow_view::{Calls, Explanation, Input, Place, State, Summary};
+use dataflow_view::{Explanation, Input, Place, State};
 
 use super::{
-    call::{Call, CallState, Origin},
-    graph::Graph,
+    call::{Call, CallState},
+    data::Data,
     members::Member,
+    queues::Queues,
     version::State as VersionState,
 };
-use crate::ids::{CallId, NESTED_BIT, VersionId};
+use crate::{
+    failure::Failure,
+    ids::{CallId, NESTED_BIT, VersionId},
+};
 
 /// The maximum number of missing inputs that are named.
 const MISSING_MAX: usize = 20;
 
-impl Graph {
-    /// Enables recording the graph of calls, or reporting their timing.
-    pub(crate) fn observe(&mut self, records: bool, times: bool) {
-        if records {
-            self.observed.record();
-        }
-        self.observed.is_timed = times;
-    }
+/// The parts of the graph by which it explains a call.
+pub(super) struct Explaining<'a> {
+    pub(super) data: &'a Data,
+    pub(super) queues: &'a Queues,
+    /// The least number that the next call may have.
+    pub(super) next: CallId,
+    pub(super) failures: &'a [Failure],
+}
 
-    /// Returns the calls by task and state.
-    pub(crate) fn summary(&mut self) -> Summary {
-        let mut unfinished = Vec::<[u64; 3]>::new();
-        // Waits of tasks are not calls of the program.
-        let is_one = |call: &Call| !matches!(call.origin, Origin::Get(_));
-        for (_, call) in self.calls.iter().filter(|(_, call)| is_one(call)) {
-            let Some(state) = call.state.unfinished() else { continue };
-            let index = self.observed.index(call.task);
-            if unfinished.len() <= index {
-                unfinished.resize(index + 1, [0; 3]);
-            }
-            unfinished[index][state] += 1;
-        }
-        let crew = self.members.crew();
-        Summary {
-            tasks: self.observed.summaries(&unfinished),
-            nodes: u32::try_from(crew.members).unwrap_or(u32::MAX),
-            workers: u32::try_from(crew.workers).unwrap_or(u32::MAX),
-        }
-    }
-
-    /// Returns the recorded calls; `None` if they were not recorded.
-    pub(crate) fn recorded(&self) -> Option<Calls> {
-        let states = self.calls.iter().filter(|(_, call)| call.state != CallState::Done);
-        self.observed.calls(states.map(|(id, call)| (id, call.state.shown())))
-    }
-
-    /// Returns the names of the tasks, in the order of [`task_index`](Self::task_index).
-    pub(crate) fn task_names(&self) -> Vec<String> {
-        self.observed.names()
-    }
-
-    /// Returns the position of the task of a known call.
-    pub(crate) fn task_index(&mut self, call: CallId) -> Option<usize> {
-        let task = self.task_of(call)?;
-        Some(self.observed.index(task))
-    }
-
+impl Explaining<'_> {
     /// Returns the reason why a call waits, or its outcome. `name` names members.
-    pub(crate) fn explain(&self, id: CallId, name: impl Fn(Member) -> String) -> Explanation {
-        let known = self.calls.get(&id);
+    pub(super) fn explain(&self, id: CallId, name: impl Fn(Member) -> String) -> Explanation {
+        let known = self.data.calls.get(&id);
         let place = match known {
-            _ if (self.next()..NESTED_BIT).contains(&id) => Place::NotMade { next: self.next() },
+            _ if (self.next..NESTED_BIT).contains(&id) => Place::NotMade { next: self.next },
             Some(call) => self.place(id, call, name),
             None => match self.reason(id) {
                 Some(reason) => Place::Failed { reason },
-                None if self.history().has_ended(id) => Place::Ended,
+                None if self.data.journal.history().has_ended(id) => Place::Ended,
                 None => Place::Over,
             },
         };
@@ -84,16 +51,16 @@ impl Graph {
         }
     }
 
-    fn place(&self, id: CallId, call: &Call, name: impl Fn(Member) -> String) -> Place {
+    pub(super) fn place(&self, id: CallId, call: &Call, name: impl Fn(Member) -> String) -> Place {
         match call.state {
             CallState::Inputs(_) => self.waits(call),
             CallState::Worker => {
-                let crew = self.members.crew();
+                let crew = self.data.members.crew();
                 Place::Ready {
-                    before: self.ready.before(id) as u64,
+                    before: self.queues.before(id) as u64,
                     nodes: crew.members,
                     with_room: crew.with_room,
-                    lacks: self.lacks(id).iter().map(ToString::to_string).collect(),
+                    lacks: self.data.lacks(id).iter().map(ToString::to_string).collect(),
                 }
             }
             CallState::Runs(member) => Place::Runs { node: name(member) },
@@ -106,7 +73,7 @@ impl Graph {
     }
 
     fn waits(&self, call: &Call) -> Place {
-        let missing = call.reads().filter(|input| !self.versions[input].is_present());
+        let missing = call.reads().filter(|input| !self.data.versions[input].is_present());
         let mut missing: Vec<_> = missing.collect();
         missing.sort_unstable();
         missing.dedup();
@@ -116,28 +83,28 @@ impl Graph {
     }
 
     fn missing(&self, VersionId { call, slot }: VersionId) -> Input {
-        let writer = self.calls.get(&call);
+        let writer = self.data.calls.get(&call);
         Input {
             call,
             slot,
             task: writer.map(|writer| writer.task.name.to_owned()),
             state: writer.map_or(State::Ended, |writer| writer.state.shown()),
-            is_made_again: self.history().has_ended(call),
+            is_made_again: self.data.journal.history().has_ended(call),
         }
     }
 
     /// Returns the reason why a call was cancelled, if it is known.
-    fn reason(&self, id: CallId) -> Option<String> {
-        let failed = self.failures().iter().find(|failure| failure.call() == id);
+    pub(super) fn reason(&self, id: CallId) -> Option<String> {
+        let failed = self.failures.iter().find(|failure| failure.call() == id);
         let failed = failed.map(|failure| failure.reason().to_owned());
-        let failed = failed.or_else(|| self.history().failure(id).map(str::to_owned));
+        let failed = failed.or_else(|| self.data.journal.history().failure(id).map(str::to_owned));
         failed.or_else(|| {
             // The failure is stored with its output.
             let (start, end) = (VersionId { call: id, slot: 0 }, VersionId { call: id, slot: u32::MAX });
-            let writes = self.calls.get(&id).map_or(1, |call| call.writes);
+            let writes = self.data.calls.get(&id).map_or(1, |call| call.writes);
             let written = (start.slot..writes.min(end.slot)).map(|slot| VersionId { call: id, slot });
             let mut states =
-                written.filter_map(|version| self.versions.get(&version)).map(|known| &known.state);
+                written.filter_map(|version| self.data.versions.get(&version)).map(|known| &known.state);
             states.find_map(|state| match state {
                 VersionState::Failed(failure) => Some(failure.to_string()),
                 _ => None,
@@ -148,7 +115,7 @@ impl Graph {
 
 impl CallState {
     /// Returns the index of an unfinished state among those.
-    fn unfinished(self) -> Option<usize> {
+    pub(super) fn unfinished(self) -> Option<usize> {
         match self {
             Self::Inputs(_) => Some(0),
             Self::Worker => Some(1),
@@ -157,7 +124,7 @@ impl CallState {
         }
     }
 
-    fn shown(self) -> State {
+    pub(super) fn shown(self) -> State {
         match self {
             Self::Inputs(_) => State::Waiting,
             Self::Worker => State::Ready,

@@ -1,89 +1,106 @@
-//! Groups of calls that are cancelled when one of them fails, if it has that option
-//! ([`OnFailure::CancelGroup`]).
+//! Groups of calls that are cancelled when one of their calls fails. See [`OnFailure::CancelGroup`](crate::OnFailure::CancelGroup).
 //!
-//! A group is a range of the steps of the program, or of a task. It is *open* while its calls are made. It is
-//! stored while it is open or has unfinished calls, and only if it has calls with the option.
+//! A group is a range of the calls of the program, or of a task. It is *open* while its calls are made. A closed group is
+//! kept only while one of its calls is unfinished and at least one of them cancels the group when it fails.
 //!
 //! The set of calls that had not started when one failed depends on timing. So it is recorded before it becomes
 //! visible, like a cancellation by the program; a restarted program cancels the same calls, and no others.
 
-use std::ops::Range;
+use std::{cmp::Reverse, collections::BTreeSet, ops::Range};
 
-use super::{
-    fact::Fact,
-    graph::{Action, Graph},
-    state::groups::Group,
-};
-use crate::{failure::Failure, ids::CallId, options::OnFailure};
+use crate::{failure::Failure, ids::CallId};
 
-impl Graph {
-    /// Opens a group that starts with the next call of the program.
-    pub(crate) fn open_group(&mut self, start: CallId) {
-        self.groups.open(start);
+/// The number of groups above which completed ones are searched and removed.
+pub(super) const GROUPS_MIN: usize = 64;
+
+/// Groups with calls that cancel the others when they fail; by positions in the order of the program, or of a
+/// task.
+#[derive(Debug, Default)]
+pub(super) struct Groups {
+    /// The open groups: the start of each, and whether it is cancelled.
+    pub(super) open: Vec<(u64, bool)>,
+    /// The closed groups: start and end. Of two with the same start the outer one is first.
+    pub(super) closed: BTreeSet<(u64, Reverse<u64>)>,
+    /// The last call whose failure cancels its group.
+    pub(super) last: Option<u64>,
+    /// The number of closed groups above which completed ones are removed.
+    pub(super) many: usize,
+}
+
+/// A cancelled group.
+#[derive(Debug)]
+pub(super) enum Group {
+    OfProgram(Range<CallId>),
+    /// A group of the task of this call.
+    OfTask(CallId, Range<u64>),
+}
+
+impl Groups {
+    /// Records a call whose failure cancels its group.
+    pub(super) fn add_cancelling(&mut self, position: u64) {
+        self.last = Some(position);
     }
 
-    /// Closes the group of the program that was opened last.
-    pub(crate) fn close_group(&mut self, calls: Range<CallId>) {
-        self.groups.close(&calls);
-        let Self { groups, calls: known, .. } = self;
-        groups.forget_ended(|calls| !known.any_unfinished(calls));
+    /// Cancels the innermost group of a call, and returns its range; `next` is the position of the next call. In an
+    /// open group, calls made until it is closed are cancelled as well.
+    pub(super) fn of(&mut self, position: u64, next: u64) -> Option<Range<u64>> {
+        let before = self.closed.range(..(position + 1, Reverse(u64::MAX)));
+        let mut around = before.rev().map(|(start, Reverse(end))| *start..*end);
+        if let Some(closed) = around.find(|calls| position < calls.end) {
+            return Some(closed);
+        }
+        let (start, is_given_up) = self.open.iter_mut().rev().find(|(start, _)| *start <= position)?;
+        *is_given_up = true;
+        Some(*start..next)
     }
 
-    /// Adds a group of calls that the task of a call has made.
-    pub(super) fn add_group_of_task(&mut self, parent: CallId, calls: Range<u64>) {
-        let nest = self.nest(parent);
-        nest.groups.add(&calls);
-        let is_one = |failure: &Failure| failure.position().is_some_and(|at| calls.contains(&at));
-        if nest.failures.iter().any(|failure| failure.cancels_group() && is_one(failure)) {
-            self.cancel_positions(parent, calls);
+    /// Opens a group whose first call would have this position.
+    pub(super) fn open(&mut self, start: u64) {
+        self.open.push((start, false));
+    }
+
+    /// Closes the group that was opened last.
+    pub(super) fn close(&mut self, calls: &Range<u64>) {
+        self.open.pop();
+        self.add(calls);
+    }
+
+    /// Returns whether new calls belong to a cancelled group.
+    pub(super) fn are_given_up(&self) -> bool {
+        self.open.iter().any(|(_, is_given_up)| *is_given_up)
+    }
+
+    pub(super) fn add(&mut self, calls: &Range<u64>) {
+        if self.last.is_some_and(|last| last >= calls.start) {
+            self.closed.insert((calls.start, Reverse(calls.end)));
         }
     }
 
-    /// Returns the group to cancel because of the failure of a call, if the call has that option.
-    pub(super) fn group_to_cancel(&mut self, id: CallId, on_failure: OnFailure) -> Option<Group> {
-        if on_failure != OnFailure::CancelGroup {
-            return None;
+    /// Removes groups that are over according to `is_over`, if there are many groups.
+    pub(super) fn forget_ended(&mut self, is_over: impl Fn(Range<u64>) -> bool) {
+        if self.closed.len() >= self.many.max(GROUPS_MIN) {
+            self.closed.retain(|(start, Reverse(end))| !is_over(*start..*end));
+            self.many = 2 * self.closed.len();
         }
-        let Some(within) = self.within(id) else {
-            let next = self.next();
-            return self.groups.of(id, next).map(Group::OfProgram);
-        };
-        let nest = self.nests.by_call.get_mut(&within.parent)?;
-        let calls = nest.groups.of(within.position, u64::MAX)?;
-        Some(Group::OfTask(within.parent, calls))
     }
+}
 
-    pub(super) fn cancel_failed_group(&mut self, group: Group) {
-        match group {
-            Group::OfProgram(calls) => self.cancel_group(calls),
-            Group::OfTask(parent, calls) if self.nests.by_call.contains_key(&parent) => {
-                self.cancel_positions(parent, calls);
-            }
-            Group::OfTask(..) => {}
-        }
-    }
-
-    /// Cancels the calls of a group that have not started.
-    pub(super) fn cancel_group(&mut self, calls: Range<CallId>) {
-        if !self.durable.is_on {
-            return self.cancel_all(calls);
-        }
-        let cancelled = self.prepare_cancellation(calls);
-        if !cancelled.is_empty() {
-            self.actions.push(Action::Record(Fact::Cancelled(cancelled)));
-        }
-    }
+/// Returns the failure to report for a group: preferably one that cancelled it, and of several the first.
+pub(crate) fn first_of<'a, K: Ord>(
+    failures: impl Iterator<Item = &'a Failure>,
+    position: impl Fn(&Failure) -> K,
+) -> Option<&'a Failure> {
+    failures.min_by_key(|failure| (!failure.cancels_group(), position(failure)))
 }
 
 #[cfg(test)]
 mod tests {
     use super::{
         super::{
-            Capacity, Input, Member, Outcome,
+            Action, Capacity, Fact, Graph, Input, Member, Outcome,
             graph_tests::{new_call, version},
-            state::groups::Groups,
         },
-        Action, Fact, Graph,
+        Groups,
     };
     use crate::{
         failure::Failure,
@@ -94,7 +111,7 @@ mod tests {
     /// Makes a group of three calls: the first is ready, the others wait for a call outside of the group.
     fn makes_group(facts: &[Fact]) -> Graph {
         let mut graph = Graph::new(true);
-        graph.enable_recording();
+        graph.journal().enable();
         for fact in facts {
             graph.recall(fact.clone());
         }

@@ -58,7 +58,7 @@ fn sole_copy_lost_before_move_is_forgotten() {
     assert!(matches!(actions[..], [Action::Bring(_), Action::Copy(THIRD, _)]), "{actions:?}");
     graph.on_damaged(version(0, 0), Member::HERE, "it has vanished");
     graph.lost(THERE);
-    assert!(graph.is_empty(), "{:?}", graph.versions);
+    assert!(graph.is_empty(), "{:?}", graph.known().versions);
     graph.not_copied(version(0, 0), THIRD, &[Member::HERE]);
     assert!(graph.actions().is_empty());
 }
@@ -75,7 +75,7 @@ fn with_a_cancelled_input() -> Graph {
     assert_eq!(assigned(&mut again), [(1, THERE)]);
     written(&mut again, 1, THERE);
     call(&mut first, 2, &[0, 1]);
-    let mark = first.versions[&version(2, 0)].mark;
+    let mark = first.known().versions[&version(2, 0)].mark;
     again.on_held(THERE, Held { version: version(2, 0), mark, bytes: 8 });
     call(&mut again, 2, &[0, 1]);
     again.release(version(1, 0));
@@ -121,7 +121,7 @@ fn inputs_fetched_for_unable_call_stay() {
     graph.copied(version(1, 0), THERE);
     let actions = graph.actions();
     assert!(!actions.iter().any(|action| matches!(action, Action::Forget(..))), "{actions:?}");
-    assert!(graph.versions[&version(1, 0)].is_with(THERE));
+    assert!(graph.known().versions[&version(1, 0)].is_with(THERE));
 }
 
 #[test]
@@ -135,7 +135,7 @@ fn fetch_failure_of_one_source_keeps_other_copies() {
     graph.joined(THIRD, Capacity::of_workers(1));
     graph.copied(version(0, 0), THIRD);
     graph.unable(1, THERE, version(0, 0), &[THERE], &[]);
-    assert!(graph.versions[&version(0, 0)].is_with(THIRD));
+    assert!(graph.known().versions[&version(0, 0)].is_with(THIRD));
     let again = assigned(&mut graph);
     assert!(matches!(again[..], [(1, _)]), "{again:?}");
 }
@@ -191,11 +191,11 @@ fn leftovers_of_repeated_task_are_forgotten() {
     call(&mut first, 0, &[]);
     assert_eq!(assigned(&mut first), [(0, THERE)]);
     call_child(&mut first);
-    let mark = first.calls[&child].mark;
+    let mark = first.known().calls[&child].mark;
     // The child had completed before its task was repeated, and the task was running when the coordinator was lost.
     let mut history = History::default();
     history.add_end(0);
-    again.add_history(history);
+    again.journal().add_history(history);
     let held = Held { version: version(child, 0), mark, bytes: 8 };
     again.on_held(THERE, held);
     again.on_running(THERE, child, mark);
@@ -218,7 +218,7 @@ fn leftovers_of_repeated_task_are_forgotten() {
 fn reassigned_call_survives_return_of_earlier_execution() {
     let mut first = graph();
     call(&mut first, 0, &[]);
-    let mark = first.versions[&version(0, 0)].mark;
+    let mark = first.known().versions[&version(0, 0)].mark;
     let mut graph = graph();
     // The report that the call is running arrives after its assignment.
     call(&mut graph, 0, &[]);

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{
     demand::{Capacity, Demand},
     durations::{Durations, TaskKey},
-    state::lanes::LaneKind,
+    queues::LaneKind,
 };
 use crate::task::TaskDef;
 

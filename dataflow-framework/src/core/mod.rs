@@ -1,43 +1,31 @@
 //! The order of calls and the lifetime of data: a state machine without threads, clocks and I/O. The same
 //! events produce the same actions.
 
-mod assigning;
+mod action;
 mod call;
 mod calls;
-mod commuting;
+mod chains;
+mod data;
 mod demand;
-mod durable;
 mod durations;
-mod earlier;
-mod ending;
-mod everywhere;
 mod explain;
-mod fact;
-mod failing;
+mod failures;
+mod free_order;
 mod graph;
 mod groups;
-mod handing_on;
-mod history;
+mod journal;
 mod levels;
 mod line;
-mod lineage;
 mod mark;
 mod members;
-mod nearness;
-mod nesting;
+mod nests;
 mod observed;
-mod placing;
-mod preserving;
+mod queues;
 mod ready;
-mod recalling;
-mod reducing;
-mod rescue;
+mod reductions;
+mod replay;
 mod seen;
-mod settling;
-mod state;
-mod trouble;
 mod version;
-mod waiting;
 #[cfg(test)]
 mod commuting_tests;
 #[cfg(test)]
@@ -73,19 +61,19 @@ mod waiting_tests;
 
 pub use self::seen::{How, Run, Seen, Version};
 pub(crate) use self::{
-    call::{Cause, Commute, Failing, Manner, Merge, NewCall, Outcome, Unfit},
+    action::{Action, Assignment, Input},
+    call::{Cause, Commute, Failing, GET, Manner, Merge, NewCall, Outcome, Unfit},
     demand::{Capacity, Demand, Lack},
-    fact::{Choice, Decision, Fact},
-    graph::{Action, Assignment, Graph, Input},
-    history::History,
+    graph::Graph,
+    groups::first_of,
+    journal::{
+        fact::{Choice, Decision, Fact},
+        history::History,
+    },
     line::{Frame, HOLD_MS, Line},
     mark::Mark,
     members::Member,
-    state::{
-        earlier::{Divergence, Held},
-        groups::first_of,
-        nests::{Answer, Step, TaskCall},
-    },
+    nests::{Answer, Step, TaskCall},
+    replay::{Divergence, Held},
     version::Source,
-    waiting::GET,
 };

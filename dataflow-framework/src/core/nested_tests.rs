@@ -18,8 +18,8 @@ use super::{
     Action, Answer, Assignment, Capacity, Cause, Demand, Graph, Held, History, Input, Mark, Member, Outcome,
     Source, Step, Unfit,
     call::CallState,
+    graph::DEATHS_MAX,
     graph_tests::{new_call, version},
-    lineage::DEATHS_MAX,
 };
 use crate::ids::{Argument, CallId, Execution, VersionId};
 
@@ -153,7 +153,7 @@ impl Run {
                     self.graph.lost(member);
                 }
             }
-            Event::Remember => self.memory.add(self.graph.take_news()),
+            Event::Remember => self.memory.add(self.graph.journal().take_news()),
             Event::Write => self.book.write(&mut self.graph),
             Event::Restart(here) if has_losses => self.restart(*here),
             Event::Lose(_) | Event::Restart(_) => {}
@@ -164,7 +164,7 @@ impl Run {
 
     /// Returns whether the loss of a member leaves each of its calls below the limit of lost members.
     fn may_be_lost(&self, member: Member) -> bool {
-        let mut calls = self.graph.calls.iter();
+        let mut calls = self.graph.known().calls.iter();
         calls.all(|(_, call)| call.state != CallState::Runs(member) || call.deaths < DEATHS_MAX)
     }
 
@@ -277,7 +277,7 @@ impl Run {
         }
         self.graph = Graph::new(true);
         self.book.recall(&mut self.graph);
-        self.graph.add_history(self.memory.clone());
+        self.graph.journal().add_history(self.memory.clone());
         (self.members, self.next) = (0, 0);
         self.handles.clear();
         self.calls.clear();
@@ -464,11 +464,11 @@ impl Run {
 
     /// Checks that each member stores the data that the graph assumes there.
     fn check(&self) {
-        for nest in self.graph.nests.by_call.values() {
-            let is_known = |version| self.graph.versions.contains_key(version);
+        for nest in self.graph.nests().by_call.values() {
+            let is_known = |version| self.graph.known().versions.contains_key(version);
             assert!(nest.handles.keys().chain(nest.left.keys()).all(is_known), "{nest:?}");
         }
-        for (id, version) in &self.graph.versions {
+        for (id, version) in &self.graph.known().versions {
             let super::version::State::Present(copies) = &version.state else { continue };
             for member in &copies.members {
                 assert!(self.stores[member].contains_key(id), "{id:?} is not with {member:?}");
@@ -497,13 +497,15 @@ fn run(scripts: Vec<Script>, events: &[Event], has_losses: bool, has_journal: bo
     run.perform();
     // Data that can be neither recomputed nor restored is exempt.
     let graph = &run.graph;
-    let is_left = |call: CallId| !graph.is_precious(version(call, 0));
-    let is_any_left = graph.versions.keys().any(|version| is_left(version.call))
-        || graph.calls.iter().any(|(call, _)| is_left(call));
-    assert!(graph.is_empty() || !is_any_left, "{:?} {:?}", graph.calls, graph.versions);
+    let is_left = |call: CallId| !graph.known().journal.is_precious(version(call, 0));
+    let is_any_left = graph.known().versions.keys().any(|version| is_left(version.call))
+        || graph.known().calls.iter().any(|(call, _)| is_left(call));
+    assert!(graph.is_empty() || !is_any_left, "{:?} {:?}", graph.known().calls, graph.known().versions);
     for (member, store) in &mut run.stores {
         // Data that the program has read is kept for a restart.
-        store.retain(|version, _| !run.graph.kept.has(*version, *member) && !run.graph.is_precious(*version));
+        store.retain(|version, _| {
+            !run.graph.known().kept.has(*version, *member) && !run.graph.known().journal.is_precious(*version)
+        });
         assert!(store.is_empty(), "{member:?} keeps {store:?}");
     }
 }

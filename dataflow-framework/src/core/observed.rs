@@ -4,11 +4,15 @@
 use dataflow_view::{CALLS_MAX, Call, Calls, READS_MAX, State, TaskSummary};
 use rustc_hash::FxHashMap;
 
-use crate::{ids::CallId, task::TaskDef};
+use super::seen::Seen;
+use crate::{figures::Figures, ids::CallId, task::TaskDef};
 
 /// The statistics of the calls of a program.
 #[derive(Debug, Default)]
 pub(super) struct Observed {
+    pub(super) figures: Figures,
+    /// Events that the observer has not seen yet; `None` without an observer.
+    seen: Option<Vec<Seen>>,
     tallies: Vec<Tally>,
     /// Set if the graph of calls is recorded.
     recording: Option<Recording>,
@@ -44,6 +48,22 @@ struct Recording {
 }
 
 impl Observed {
+    /// Enables collecting events for an observer.
+    pub(super) fn keep_seen(&mut self) {
+        self.seen = Some(Vec::new());
+    }
+
+    /// Adds an event, if there is an observer.
+    pub(super) fn see(&mut self, seen: Seen) {
+        if let Some(kept) = &mut self.seen {
+            kept.push(seen);
+        }
+    }
+
+    pub(super) fn take_seen(&mut self) -> Vec<Seen> {
+        self.seen.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
     /// Enables recording the graph of calls.
     pub(super) fn record(&mut self) {
         self.recording.get_or_insert_default();

@@ -101,12 +101,12 @@ fn unplaceable_call_blocks_no_other_and_starts_on_suitable_join() {
     call(&mut graph, 1, &[], Options { cores: 3, ..Options::DEFAULT });
     call(&mut graph, 2, &[], Options::DEFAULT);
     assert_eq!(assigned(&mut graph), [(2, 0)]);
-    assert_eq!(graph.lacks(0), Some(Lack::Label("gpu")));
-    assert_eq!(graph.lacks(1), Some(Lack::Cores { demanded: 3, most: 2 }));
-    assert_eq!(graph.lacks(2), None);
+    assert_eq!(graph.known().lacks(0), Some(Lack::Label("gpu")));
+    assert_eq!(graph.known().lacks(1), Some(Lack::Cores { demanded: 3, most: 2 }));
+    assert_eq!(graph.known().lacks(2), None);
     graph.joined(Member(1), capacity(4, 4 * GIB, "gpu=yes"));
     assert_eq!(assigned(&mut graph), [(0, 1), (1, 1)]);
-    assert_eq!(graph.lacks(0), None);
+    assert_eq!(graph.known().lacks(0), None);
 }
 
 #[test]

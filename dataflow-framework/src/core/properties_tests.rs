@@ -157,20 +157,23 @@ fn run_all(run: &mut Run, statements: &[Statement], has_losses: bool) {
         run.end(0);
         run.perform();
     }
-    assert!(!run.graph.members.any_leaves(), "a member has not left");
+    assert!(!run.graph.known().members.any_leaves(), "a member has not left");
     // Data that can be neither recomputed nor restored is exempt.
     let graph = &run.graph;
-    let left = graph.versions.keys().filter(|version| !graph.is_precious(**version)).count();
-    let is_left = |call: &CallId| !graph.is_precious(version(*call, 0));
+    let left =
+        graph.known().versions.keys().filter(|version| !graph.known().journal.is_precious(**version)).count();
+    let is_left = |call: &CallId| !graph.known().journal.is_precious(version(*call, 0));
     assert!(
-        graph.is_empty() || (left == 0 && !graph.calls.iter().any(|(call, _)| is_left(&call))),
+        graph.is_empty() || (left == 0 && !graph.known().calls.iter().any(|(call, _)| is_left(&call))),
         "{:?} {:?}",
-        graph.calls,
-        graph.versions
+        graph.known().calls,
+        graph.known().versions
     );
     for (member, store) in &mut run.stores {
         // Data that the program has read is kept for a restart.
-        store.retain(|version, _| !run.graph.kept.has(*version, *member) && !run.graph.is_precious(*version));
+        store.retain(|version, _| {
+            !run.graph.known().kept.has(*version, *member) && !run.graph.known().journal.is_precious(*version)
+        });
         assert!(store.is_empty(), "{member:?} keeps {store:?}");
     }
 }

@@ -15,6 +15,7 @@ use std::{
 };
 
 use super::{
+    call::Within,
     levels::{Levels, SHORT},
     members::Member,
 };
@@ -257,5 +258,39 @@ impl Ready {
             }
         }
         self.leave_place(member);
+    }
+}
+
+/// The nested calls that wait for a worker: the highest priority first, of these the deepest, so that running calls
+/// complete before others start, and few tasks wait at a time.
+#[derive(Debug, Default)]
+pub(super) struct Nested {
+    ready: BTreeSet<(Reverse<i32>, Reverse<u32>, u64, CallId)>,
+    /// The number of calls that were ready so far.
+    order: u64,
+}
+
+impl Nested {
+    pub(super) fn push(&mut self, id: CallId, priority: i32, within: Within) {
+        self.order += 1;
+        self.ready.insert((Reverse(priority), Reverse(within.depth), self.order, id));
+    }
+
+    pub(super) fn has_ready(&self) -> bool {
+        !self.ready.is_empty()
+    }
+
+    /// Returns the highest priority of the waiting calls.
+    pub(super) fn priority(&self) -> Option<i32> {
+        self.ready.first().map(|(Reverse(priority), ..)| *priority)
+    }
+
+    /// Takes the first call that waits for a worker, unless one of the program has a higher priority.
+    pub(super) fn pop(&mut self, of_program: Option<i32>) -> Option<CallId> {
+        let (Reverse(priority), ..) = self.ready.first()?;
+        if of_program.is_some_and(|of_program| of_program > *priority) {
+            return None;
+        }
+        self.ready.pop_first().map(|(.., id)| id)
     }
 }

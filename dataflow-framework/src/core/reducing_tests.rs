@@ -142,7 +142,7 @@ fn lost_merge_is_repeated_with_same_parts() {
     graph.journalled(fact);
     let (first, _) = started(&mut graph);
     assert_eq!(first, [(100, vec![1, 3])]);
-    let on = if graph.runs_on(100, other) { other } else { Member::HERE };
+    let on = if graph.known().runs_on(100, other) { other } else { Member::HERE };
     graph.ended(100, on, Outcome::Written { bytes: vec![1], ns: 1_000 });
     started(&mut graph);
     // Its parts are already forgotten, so they are recomputed.
@@ -162,15 +162,15 @@ fn reduction_restart_keeps_recorded_merges() {
     complete(&mut first, 2);
     started(&mut first);
     complete(&mut first, 100);
-    let mark: Mark = first.versions[&version(100, 0)].mark;
+    let mark: Mark = first.known().versions[&version(100, 0)].mark;
     let mut again = graph(true);
     again.recall(fact);
-    again.add_history(first.history().clone());
+    again.journal().add_history(first.known().journal.history().clone());
     again.on_held(Member::HERE, Held { version: version(100, 0), mark, bytes: 1 });
     make_calls(&mut again);
     // The output of 100 contains parts 1 and 3, so these are not repeated; part 0 was not made.
     let made: Vec<_> =
-        again.calls.iter().filter(|(_, call)| call.state != super::call::CallState::Done).collect();
+        again.known().calls.iter().filter(|(_, call)| call.state != super::call::CallState::Done).collect();
     let made: Vec<CallId> = made.into_iter().map(|(id, _)| id).collect();
     assert_eq!(made, [0, 2, 101, 102]);
     started(&mut again);
@@ -185,7 +185,7 @@ fn lost_merge_is_repeated_after_other_part_is_restored() {
     let mut graph = Graph::new(true);
     graph.joined(Member::HERE, Capacity::of_workers(0));
     graph.joined(THERE, Capacity::of_workers(4));
-    graph.enable_recording();
+    graph.journal().enable();
     let effect = Options { effect: true, ..Options::DEFAULT };
     graph.call(0, new_call(vec![], 1, effect));
     graph.call(1, new_call(vec![Argument::Read(version(0, 0))], 1, Options::DEFAULT));

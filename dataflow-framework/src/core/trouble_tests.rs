@@ -119,7 +119,7 @@ fn call_too_large_for_each_store_waits_for_a_larger_one() {
     }
     assert_eq!(assigned(&mut graph), []);
     assert!(graph.failures().is_empty());
-    let lack = graph.lacks(0).expect("no store is large enough").to_string();
+    let lack = graph.known().lacks(0).expect("no store is large enough").to_string();
     assert_eq!(lack, "a store for 3.0 MiB of inputs (`--store`), and no node has one");
     call(&mut graph, 1, vec![]);
     let [(1, other)] = assigned(&mut graph)[..] else { panic!("it delays no other call") };
@@ -228,13 +228,13 @@ fn damaged_program_data_fails_its_readers() {
 fn data_damaged_before_its_call_is_repeated_is_recomputed() {
     let mut graph = graph();
     call(&mut graph, 0, vec![]);
-    let mark = graph.versions[&version(0, 0)].mark;
+    let mark = graph.known().versions[&version(0, 0)].mark;
     graph = graph_of(MEMBERS);
     let held = |member: Member| (member, Held { version: version(0, 0), mark, bytes: 8 });
     for (member, held) in MEMBERS.map(held) {
         graph.on_held(member, held);
     }
-    graph.history.add_end(0);
+    graph.journal().add_end(0, None);
     for member in MEMBERS {
         graph.on_damaged(version(0, 0), member, "it has vanished");
     }

@@ -189,7 +189,7 @@ fn nested_calls_are_listed_in_creation_order() {
 #[test]
 fn lost_forwarded_result_is_restored_from_journal() {
     let mut graph = graph([Capacity::of_workers(1), Capacity::of_workers(1)], Options::DEFAULT);
-    graph.enable_recording();
+    graph.journal().enable();
     step(&mut graph, calls(0, &[], Options { effect: true, ..Options::DEFAULT }));
     assert_eq!(assigned(&mut graph), [(child(0), OTHER)]);
     let values = Some(vec![b"abc".to_vec()]);
@@ -205,5 +205,5 @@ fn lost_forwarded_result_is_restored_from_journal() {
     assert!(graph.is_unfinished(PARENT.call));
     graph.journalled(fact);
     assert!(!graph.is_unfinished(PARENT.call), "the task has completed");
-    assert!(graph.versions[&version(PARENT.call, 0)].is_with(Member::HERE));
+    assert!(graph.known().versions[&version(PARENT.call, 0)].is_with(Member::HERE));
 }

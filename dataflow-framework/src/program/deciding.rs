@@ -17,8 +17,8 @@ impl Engine {
     /// program.
     pub(crate) fn recall(&self, key: u128, facts: Vec<Fact>, marks: Vec<(CallId, Mark)>) {
         self.change_state(|state| {
-            state.graph.set_key(key);
-            state.graph.recall_marks(marks);
+            state.graph.journal().set_key(key);
+            state.graph.replay().recall_marks(marks);
             for fact in facts {
                 match fact {
                     Fact::Kept { version, mark, value } => {
@@ -38,7 +38,7 @@ impl Engine {
 
     /// Returns the number that identifies the program.
     pub(crate) fn key(&self) -> u128 {
-        self.lock().graph.key()
+        self.lock().graph.journal().key()
     }
 
     /// Returns the next facts to write to the journal. [`on_written`](Self::on_written) confirms them.
@@ -78,7 +78,7 @@ impl Engine {
     /// Returns marks with which a later run of the program is compared, if the program has made calls since the
     /// last time.
     pub(crate) fn marks(&self) -> Option<Vec<(CallId, Mark)>> {
-        self.lock().graph.marks()
+        self.lock().graph.replay().marks()
     }
 
     /// Returns the recorded decision at this point, or makes it now and continues once it is recorded. An error

@@ -134,7 +134,7 @@ impl Engine {
         let capacity = Capacity::of_workers(workers);
         let mut graph = Graph::new(false);
         let chance = || u128::from(RandomState::new().hash_one(()));
-        graph.set_key(chance() << 64 | chance());
+        graph.journal().set_key(chance() << 64 | chance());
         graph.joined(Member::HERE, capacity.clone());
         let most = (!is_sequential).then_some(capacity);
         let executor = Arc::new(Executor::new(Arc::clone(&queue), store, tasks, false, &CallsOfTasks));
@@ -152,10 +152,10 @@ impl Engine {
     ) -> Arc<Self> {
         let mut graph = Graph::new(true);
         graph.joined(Member::HERE, capacity.clone());
-        graph.add_history(history);
+        graph.journal().add_history(history);
         // Each node receives the history when it joins.
-        graph.take_news();
-        graph.enable_recording();
+        graph.journal().take_news();
+        graph.journal().enable();
         if is_embedded {
             graph.fix_members();
         }
@@ -445,12 +445,12 @@ impl Engine {
 
     /// Returns the calls that have completed since the last time.
     pub(crate) fn take_news(&self) -> History {
-        self.lock().graph.take_news()
+        self.lock().graph.journal().take_news()
     }
 
     /// Returns all completed calls.
     pub(crate) fn history(&self) -> History {
-        self.lock().graph.history().clone()
+        self.lock().graph.journal().history().clone()
     }
 
     /// Returns the call in which the program differs from its earlier run.
@@ -478,7 +478,7 @@ impl Engine {
     fn preserve(&self, state: &mut State, version: VersionId, mark: Mark) -> bool {
         let value = self.executor.get(version).and_then(|value| value.part(0, usize::MAX).ok());
         let Some((_, value)) = value else {
-            state.graph.on_preserved();
+            state.graph.journal().on_preserved();
             return false;
         };
         state.records.tell(Fact::Kept { version, mark, value });
@@ -639,7 +639,7 @@ impl Engine {
                     graph.on_running(member, call, mark);
                 }
             }
-            News::Remembers(history) => graph.add_history(history),
+            News::Remembers(history) => graph.journal().add_history(history),
             News::AllTold | News::Timed(_) => {}
             News::Ended { call, outcome, contents } => {
                 graph.ended(call, member, outcome);

@@ -39,7 +39,7 @@ impl Book {
     /// Reports the records of the journal to a graph.
     pub(super) fn recall(&self, graph: &mut Graph) {
         if self.is_kept {
-            graph.enable_recording();
+            graph.journal().enable();
             self.facts.iter().for_each(|fact| graph.recall(fact.clone()));
         }
     }

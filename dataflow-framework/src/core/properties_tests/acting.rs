@@ -36,7 +36,7 @@ impl Run {
     }
 
     pub(super) fn marks_of(&self, version: VersionId) -> Mark {
-        self.graph.versions[&version].mark
+        self.graph.known().versions[&version].mark
     }
 
     /// Completes the first running call or pending copy, if there is one.
@@ -142,26 +142,26 @@ impl Run {
     /// Removes a member that the graph lets go.
     pub(super) fn go(&mut self, member: Member) {
         // A running call that the graph does not assign to this member does not count: it runs elsewhere, too.
-        let is_idle = self.graph.calls.values().all(|call| call.state != CallState::Runs(member));
+        let is_idle = self.graph.known().calls.values().all(|call| call.state != CallState::Runs(member));
         let another_stays = !self.stores.keys().all(|member| self.leaving.contains(member));
         if another_stays && !self.vanished.contains(&member) {
             assert!(is_idle, "{member:?} runs calls");
-            for (id, version) in &self.graph.versions {
+            for (id, version) in &self.graph.known().versions {
                 let State::Present(copies) = &version.state else { continue };
                 let is_elsewhere = copies.members.iter().any(|other| *other != member);
                 // The program creates its own data again after a restart, and running calls have their inputs.
-                let mut readers = version.readers.iter().map(|reader| &self.graph.calls[reader]);
+                let mut readers = version.readers.iter().map(|reader| &self.graph.known().calls[reader]);
                 let is_got =
                     readers.all(|reader| matches!(reader.state, CallState::Runs(_) | CallState::Recorded));
                 let is_needed = version.handles > 0 || version.is_wanted || !is_got;
-                let can_be_lost = !is_needed || !self.graph.calls.contains_key(&id.call);
+                let can_be_lost = !is_needed || !self.graph.known().calls.contains_key(&id.call);
                 assert!(can_be_lost || is_elsewhere, "{id:?} would be lost with {member:?}");
             }
         }
         if member == Member::HERE && self.has_journal && !another_stays {
             let of_others = self.running.iter().filter(|running| !self.vanished.contains(&running.member));
             let mut counting = of_others.filter(|running| {
-                let call = self.graph.calls.get(&running.assignment.call);
+                let call = self.graph.known().calls.get(&running.assignment.call);
                 call.is_some_and(|call| call.state == CallState::Runs(running.member))
             });
             assert!(counting.next().is_none(), "the outcomes of running calls would be lost");

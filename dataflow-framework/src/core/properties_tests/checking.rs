@@ -40,6 +40,7 @@ impl Run {
                 running.member == *member
                     && self
                         .graph
+                        .known()
                         .calls
                         .get(&running.assignment.call)
                         .is_some_and(|call| call.state == CallState::Runs(*member))
@@ -49,7 +50,7 @@ impl Run {
                 continue;
             }
             let demands: Vec<_> = on_it
-                .map(|running| Demand::of(&self.graph.calls[&running.assignment.call].options))
+                .map(|running| Demand::of(&self.graph.known().calls[&running.assignment.call].options))
                 .collect();
             let cores: u32 = demands.iter().map(|demand| demand.cores).sum();
             let memory: u64 = demands.iter().map(|demand| demand.memory).sum();
@@ -62,7 +63,7 @@ impl Run {
     /// Checks that each member stores the data that the graph assumes there.
     pub(super) fn check(&self) {
         self.check_demands();
-        for (id, version) in &self.graph.versions {
+        for (id, version) in &self.graph.known().versions {
             let State::Present(copies) = &version.state else { continue };
             assert!(!copies.members.is_empty(), "{id:?}");
             for member in &copies.members {

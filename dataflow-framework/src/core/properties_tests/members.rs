@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::{End, MEMORY, Run, Running, Survivor};
 use crate::{
-    core::{Capacity, Cause, Graph, Held, Member, Outcome, Unfit, graph_tests::version, lineage::DEATHS_MAX},
+    core::{Capacity, Cause, Graph, Held, Member, Outcome, Unfit, graph::DEATHS_MAX, graph_tests::version},
     ids::{Argument, VersionId},
 };
 
@@ -28,8 +28,8 @@ impl Run {
         let Running { member, assignment, .. } = &self.running[which];
         let (member, call) = (*member, assignment.call);
         // The call would fail if no other member can take it, or if each member were unfit.
-        let others = |demand| self.graph.members.any_other_than(&[member], demand);
-        let is_hopeless = !self.graph.calls.get(&call).is_some_and(|call| others(call.demand()));
+        let others = |demand| self.graph.known().members.any_other_than(&[member], demand);
+        let is_hopeless = !self.graph.known().calls.get(&call).is_some_and(|call| others(call.demand()));
         if is_hopeless || self.vanished.contains(&member) || !self.unfit.insert(call) {
             return;
         }
@@ -44,8 +44,9 @@ impl Run {
     pub(super) fn damage(&mut self, which: prop::sample::Index) {
         let there = self.stores.iter().filter(|(member, _)| !self.vanished.contains(member));
         let all = there.flat_map(|(member, store)| store.keys().map(|version| (*member, *version)));
-        let can_be_made =
-            |id: &VersionId| self.graph.calls.contains_key(&id.call) || !self.graph.versions.contains_key(id);
+        let can_be_made = |id: &VersionId| {
+            self.graph.known().calls.contains_key(&id.call) || !self.graph.known().versions.contains_key(id)
+        };
         let all: Vec<_> = all.filter(|(_, version)| can_be_made(version)).collect();
         if all.is_empty() {
             return;
@@ -70,7 +71,7 @@ impl Run {
 
     /// Returns whether another loss leaves every call below its limit of lost members.
     pub(super) fn may_be_lost(&self) -> bool {
-        let deaths = self.graph.calls.iter().map(|(_, call)| call.deaths).max().unwrap_or(0);
+        let deaths = self.graph.known().calls.iter().map(|(_, call)| call.deaths).max().unwrap_or(0);
         deaths as usize + self.vanished.len() < DEATHS_MAX as usize
     }
 
@@ -143,7 +144,7 @@ impl Run {
                 self.end_first();
             }
         }
-        self.memory.add(self.graph.take_news());
+        self.memory.add(self.graph.journal().take_news());
         // The member leaves once these are written.
         self.write();
         self.unseen.retain(|(of, ..)| *of != Member::HERE);
@@ -191,7 +192,7 @@ impl Run {
         self.repeated += self.graph.figures().repeated;
         self.graph = Graph::new(true);
         self.begin_journal();
-        self.graph.add_history(self.memory.clone());
+        self.graph.journal().add_history(self.memory.clone());
         self.members = 0;
         if survivors.is_empty() {
             self.join(2);
@@ -218,7 +219,7 @@ impl Run {
     /// Returns whether the graph knows the inputs of a call.
     pub(super) fn graph_knows(&self, running: &Running) -> bool {
         let mut versions = running.assignment.arguments.iter().flat_map(Argument::versions);
-        versions.all(|version| self.graph.versions.contains_key(version))
+        versions.all(|version| self.graph.known().versions.contains_key(version))
     }
 
     /// Removes a member from this run, and returns its state for the next run.

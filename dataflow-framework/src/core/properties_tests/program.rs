@@ -6,7 +6,7 @@ use super::{Run, VARIABLES, Value, default_of, statement::Statement, written};
 use crate::{
     core::{
         Commute, Fact, Graph, Held, History, Input, Member, Merge, NewCall,
-        failing::CANCELLED,
+        failures::CANCELLED,
         graph_tests::{new_call, version},
     },
     ids::{Argument, CallId, VersionId},
@@ -57,7 +57,7 @@ impl Run {
     /// Reports the records of the journal to the graph.
     pub(super) fn begin_journal(&mut self) {
         if self.has_journal {
-            self.graph.enable_recording();
+            self.graph.journal().enable();
             self.journal.iter().for_each(|fact| self.graph.recall(fact.clone()));
         }
     }
@@ -162,7 +162,7 @@ impl Run {
             Statement::Damage(which) if has_losses => self.damage(*which),
             Statement::Ask(which) if has_losses => self.ask(*which),
             Statement::Write => self.write(),
-            Statement::Remember => self.memory.add(self.graph.take_news()),
+            Statement::Remember => self.memory.add(self.graph.journal().take_news()),
             Statement::Restart { here, late } if has_losses => self.restart(*here, *late),
             Statement::Move(here) if has_losses => self.move_program(*here),
             Statement::Empty(first) if self.has_journal => self.all_leave(*first),
@@ -355,7 +355,8 @@ impl Run {
         if self.running.len() + self.copies.len() > 0 {
             return self.end(0);
         }
-        let waiting = self.graph.calls.iter().any(|(call, _)| self.graph.lacks(call).is_some());
+        let waiting =
+            self.graph.known().calls.iter().any(|(call, _)| self.graph.known().lacks(call).is_some());
         assert!(waiting || self.stores.is_empty(), "the program is stuck");
         self.join(2);
     }

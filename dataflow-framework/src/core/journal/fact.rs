@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-use super::{history::History, mark::Mark};
+use super::{super::mark::Mark, history::History};
 use crate::ids::{CallId, VersionId};
 
 /// A permanent outcome. A fact may be reported several times.

@@ -1,21 +1,23 @@
 //! The neighbourhood of a call: the members that have its inputs, and the calls that read its output.
 
 use super::{
-    call::CallState,
-    graph::Graph,
-    members::Member,
-    ready::Nearness,
-    version::{State, Version},
+    super::{
+        call::CallState,
+        members::Member,
+        ready::Nearness,
+        version::{State, Version},
+    },
+    Data,
 };
-use crate::ids::{Argument, CallId};
+use crate::ids::{Argument, CallId, VersionId};
 
 /// The maximum depth of the search for calls where the results of a call meet others. Four levels merge sixteen
 /// results to one.
 const MEETS_MAX: usize = 4;
 
-impl Graph {
+impl Data {
     /// Returns the neighbourhood of a call with all inputs.
-    pub(super) fn nearness(&self, id: CallId, arguments: &[Argument]) -> Nearness {
+    pub(in crate::core) fn nearness(&self, id: CallId, arguments: &[Argument]) -> Nearness {
         if !self.members.are_several() {
             return Nearness::default();
         }
@@ -47,7 +49,7 @@ impl Graph {
 
     /// Returns the total size of the inputs of a call, and the size that each member has. Inputs with as many
     /// readers as there are members are ignored: they will be everywhere.
-    pub(super) fn whereabouts(&self, arguments: &[Argument]) -> (u64, Vec<(Member, u64)>) {
+    pub(in crate::core) fn whereabouts(&self, arguments: &[Argument]) -> (u64, Vec<(Member, u64)>) {
         let (mut total, mut with) = (0, Vec::<(Member, u64)>::new());
         for version in arguments.iter().flat_map(Argument::versions) {
             let Version { state: State::Present(copies), readers, .. } = &self.versions[version] else {
@@ -67,5 +69,17 @@ impl Graph {
             }
         }
         (total, with)
+    }
+
+    /// Chooses the member for a call with all inputs: this one, which has the least work, or another one.
+    pub(in crate::core) fn choose(&self, arguments: &[Argument], least: Member) -> Member {
+        let (total, with) = self.whereabouts(arguments);
+        self.members.choose(total, &with, least)
+    }
+
+    /// Returns whether a member has both versions.
+    pub(in crate::core) fn are_together(&self, one: VersionId, other: VersionId) -> bool {
+        let State::Present(copies) = &self.versions[&one].state else { return false };
+        copies.members.iter().any(|member| self.versions[&other].is_with(*member))
     }
 }

@@ -8,7 +8,7 @@ use crate::{
 };
 
 /// The maximum size of all versions that are kept because the program has read them, in bytes.
-pub(in crate::core) const KEPT_BYTES_MAX: u64 = 64 << 20;
+const KEPT_BYTES_MAX: u64 = 64 << 20;
 
 /// A version that is not needed, but was read by the program.
 #[derive(Debug, Clone, Copy)]
@@ -21,11 +21,21 @@ pub(in crate::core) struct Kept {
 /// The versions that are not needed, but were read by the program.
 #[derive(Debug, Default)]
 pub(in crate::core) struct ReadCache {
-    pub(in crate::core) versions: BTreeMap<VersionId, Kept>,
-    pub(in crate::core) bytes: u64,
+    versions: BTreeMap<VersionId, Kept>,
+    bytes: u64,
 }
 
 impl ReadCache {
+    pub(in crate::core) fn get(&self, id: VersionId) -> Option<Kept> {
+        self.versions.get(&id).copied()
+    }
+
+    /// Moves a version to another member. Returns the previous one.
+    pub(in crate::core) fn move_to(&mut self, id: VersionId, member: Member) -> Option<Member> {
+        let kept = self.versions.get_mut(&id).filter(|kept| kept.member != member)?;
+        Some(std::mem::replace(&mut kept.member, member))
+    }
+
     /// Adds a version, and returns the member that has kept it before.
     pub(in crate::core) fn insert(&mut self, id: VersionId, kept: Kept) -> Option<Member> {
         let before = self.remove(id);
@@ -72,7 +82,7 @@ impl ReadCache {
 
 impl Kept {
     /// Returns its size, including bookkeeping.
-    pub(in crate::core) fn cost(&self) -> u64 {
+    fn cost(&self) -> u64 {
         self.bytes + size_of::<(VersionId, Self)>() as u64
     }
 }

@@ -34,7 +34,7 @@ impl History {
     }
 
     /// Returns whether a call that was made within `root`, a call of the program, has written its output.
-    pub(super) fn has_ended_within(&self, root: CallId, call: CallId) -> bool {
+    pub(in crate::core) fn has_ended_within(&self, root: CallId, call: CallId) -> bool {
         self.within.get(&root).is_some_and(|calls| calls.contains(&call))
     }
 
@@ -53,7 +53,7 @@ impl History {
     }
 
     /// Returns the reason why a call has failed.
-    pub(super) fn failure(&self, call: CallId) -> Option<&str> {
+    pub(in crate::core) fn failure(&self, call: CallId) -> Option<&str> {
         self.failed.get(&call).map(String::as_str)
     }
 
@@ -64,14 +64,14 @@ impl History {
     }
 
     /// Adds a call, made within `root`, that has written its output, unless `root` has completed.
-    pub(super) fn add_end_within(&mut self, root: CallId, call: CallId) {
+    pub(in crate::core) fn add_end_within(&mut self, root: CallId, call: CallId) {
         if !self.has_ended(root) {
             self.within.entry(root).or_default().insert(call);
         }
     }
 
     /// Adds a call that has failed permanently.
-    pub(super) fn add_failure(&mut self, call: CallId, reason: &str) {
+    pub(in crate::core) fn add_failure(&mut self, call: CallId, reason: &str) {
         self.failed.insert(call, reason.to_owned());
     }
 
@@ -81,12 +81,12 @@ impl History {
     }
 
     /// Returns whether a call has failed and has written defaults.
-    pub(super) fn is_ignored(&self, call: CallId) -> bool {
+    pub(in crate::core) fn is_ignored(&self, call: CallId) -> bool {
         self.ignored.contains(&call)
     }
 
     /// Returns its size, in bytes.
-    pub(super) fn bytes(&self) -> usize {
+    pub(in crate::core) fn bytes(&self) -> usize {
         let reasons: usize = self.failed.values().map(String::len).sum();
         16 * (self.ended.len() + self.failed.len() + self.ignored.len()) + reasons
     }
@@ -122,7 +122,7 @@ impl History {
     }
 
     /// Returns the calls that another history lacks.
-    pub(super) fn without(self, known: &Self) -> Self {
+    pub(in crate::core) fn without(self, known: &Self) -> Self {
         let mut rest = Self::default();
         for (start, end) in self.ended {
             let mut from = start;

@@ -1,0 +1,64 @@
+//! Actions of the graph, which its node performs.
+
+use std::sync::Arc;
+
+use super::{call::Manner, journal::fact::Fact, mark::Mark, members::Member, nests::Answer, version::Source};
+use crate::{
+    failure::Failure,
+    ids::{Argument, CallId, Execution, VersionId},
+    task::TaskDef,
+};
+
+#[derive(Debug)]
+pub(crate) enum Action {
+    Assign(Member, Assignment),
+    Forget(Member, VersionId),
+    /// Fetch a version to the node of the program.
+    Bring(Source),
+    Copy(Member, Source),
+    /// Let a leaving member go: it has nothing that others need.
+    LetGo(Member),
+    /// Let a member keep the first version also as the second one, which has this mark.
+    Alias(Member, VersionId, VersionId, Mark),
+    /// Answer the task of a call that waits on a member, in this execution of it.
+    Answer(Member, Execution, Answer),
+    /// Write a fact to the journal, and [confirm](super::Graph::journalled) it.
+    Record(Fact),
+    /// Restore a version from the journal to the node of the program.
+    Restore {
+        version: VersionId,
+        mark: Mark,
+        value: Arc<[u8]>,
+    },
+    /// Write a version on the node of the program to the journal, since all members leave.
+    Preserve {
+        version: VersionId,
+        mark: Mark,
+    },
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Assignment {
+    pub(crate) call: CallId,
+    pub(crate) task: &'static TaskDef,
+    pub(crate) mark: Mark,
+    pub(crate) arguments: Arc<[Argument]>,
+    /// The number of failed runs of the call: each run of its task makes separate calls.
+    pub(crate) tries: u32,
+    /// The execution whose task receives the inputs; `None` if a task must run.
+    pub(crate) reader: Option<Execution>,
+    /// Whether the version of each [`Argument::Update`] may be updated in place, in order.
+    pub(crate) in_place: Vec<bool>,
+    pub(crate) manner: Manner,
+    /// The inputs that are not with the member, and their owners. Members report the copies that they
+    /// [fetch](super::Graph::copied), but not those that they update in place.
+    pub(crate) elsewhere: Vec<Source>,
+}
+
+/// Whether a version can be read on the node of the program.
+#[derive(Debug, Clone)]
+pub(crate) enum Input {
+    Awaited,
+    Here,
+    Failed(Failure),
+}

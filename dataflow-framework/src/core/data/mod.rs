@@ -1,0 +1,186 @@
+//! The known calls, the versions that they read and write, and the members that have copies of them.
+
+mod copies;
+mod lineage;
+mod nearness;
+pub(in crate::core) mod read_cache;
+
+use std::collections::BTreeMap;
+
+use rustc_hash::FxHashMap;
+
+use self::read_cache::ReadCache;
+use super::{
+    action::Action,
+    call::{Call, CallState, Origin, Within},
+    calls::Calls,
+    demand::Lack,
+    journal::Journal,
+    mark::Mark,
+    members::{Claim, Member, Members},
+    version::Version,
+};
+use crate::{
+    failure::Failure,
+    ids::{CallId, VersionId},
+};
+
+/// The known calls and versions, with their copies on members.
+#[derive(Debug)]
+pub(in crate::core) struct Data {
+    /// Whether members may be lost, so that the calls that can recompute versions are kept.
+    pub(in crate::core) has_losses: bool,
+    pub(in crate::core) calls: Calls,
+    /// The number of unfinished calls.
+    pub(in crate::core) unfinished: usize,
+    pub(in crate::core) versions: FxHashMap<VersionId, Version>,
+    pub(in crate::core) members: Members,
+    pub(in crate::core) journal: Journal,
+    /// The versions that are being copied to a member because others leave, or to be kept.
+    copying: BTreeMap<VersionId, Member>,
+    pub(in crate::core) kept: ReadCache,
+    pub(in crate::core) actions: Vec<Action>,
+}
+
+impl Data {
+    /// Creates an empty graph. If no member is ever lost, nothing is kept to recompute versions.
+    pub(in crate::core) fn new(has_losses: bool) -> Self {
+        Self {
+            has_losses,
+            calls: Calls::default(),
+            unfinished: 0,
+            versions: FxHashMap::default(),
+            members: Members::default(),
+            journal: Journal::default(),
+            copying: BTreeMap::new(),
+            kept: ReadCache::default(),
+            actions: Vec::new(),
+        }
+    }
+
+    pub(in crate::core) fn version_mut(&mut self, version: VersionId) -> &mut Version {
+        self.versions.get_mut(&version).expect("versions in use are known")
+    }
+
+    /// Returns the position of a nested call.
+    pub(in crate::core) fn within(&self, id: CallId) -> Option<Within> {
+        match self.calls.get(&id)?.origin {
+            Origin::Task(within) => Some(within),
+            Origin::Program | Origin::Get(_) => None,
+        }
+    }
+
+    /// Returns the claim of a known call on its member.
+    pub(in crate::core) fn claim_of(&self, id: CallId) -> Claim {
+        let call = &self.calls[&id];
+        Claim::of(call.demand(), call.task)
+    }
+
+    /// Records that a call was assigned to a member.
+    pub(in crate::core) fn occupy(&mut self, id: CallId, member: Member) {
+        let is_spread = self.calls[&id].options.spread;
+        self.members.on_assigned(member, self.claim_of(id), is_spread);
+    }
+
+    /// Records that a known call is no longer on a member.
+    pub(in crate::core) fn free(&mut self, id: CallId, member: Member) {
+        self.members.ended(member, self.claim_of(id));
+    }
+
+    pub(in crate::core) fn runs_on(&self, id: CallId, member: Member) -> bool {
+        self.calls.get(&id).is_some_and(|call| call.state == CallState::Runs(member))
+    }
+
+    pub(in crate::core) fn is_unfinished(&self, id: CallId) -> bool {
+        self.calls.get(&id).is_some_and(|call| call.state != CallState::Done)
+    }
+
+    /// Returns whether a call never runs again once it has completed.
+    pub(in crate::core) fn is_durable(&self, call: CallId) -> bool {
+        self.journal.is_on() && self.calls.get(&call).is_some_and(|call| call.options.is_durable())
+    }
+
+    /// Returns whether the output of a call is for all members.
+    pub(in crate::core) fn is_for_all(&self, id: CallId) -> bool {
+        self.calls.get(&id).is_some_and(|call| call.options.everywhere)
+    }
+
+    /// Returns whether a call has never started: others may have seen the output of an earlier run.
+    pub(in crate::core) fn can_be_cancelled(&self, id: CallId) -> bool {
+        let waits = |call: &&Call| matches!(call.state, CallState::Inputs(_) | CallState::Worker);
+        let Some(call) = self.calls.get(&id).filter(waits) else { return false };
+        let is_present = |version| self.versions.get(&version).is_some_and(Version::is_present);
+        !self.journal.history_has(id, call.origin) && !call.written(id).any(is_present)
+    }
+
+    /// Returns the mark of a version that exists, but not on the node of the program.
+    pub(in crate::core) fn lacks_here(&self, id: VersionId) -> Option<Mark> {
+        let version = self.versions.get(&id).filter(|version| version.is_present());
+        version.filter(|version| !version.is_with(Member::HERE)).map(|version| version.mark)
+    }
+
+    /// Returns whether a call of this number, or all its output, exists.
+    pub(in crate::core) fn is_made(&self, id: CallId, writes: u32) -> bool {
+        let has = |slot| self.versions.contains_key(&VersionId { call: id, slot });
+        self.calls.contains_key(&id) || (writes > 0 && (0..writes).all(has))
+    }
+
+    pub(in crate::core) fn mark_of(&self, id: CallId) -> Option<Mark> {
+        let call = self.calls.get(&id).map(|call| call.mark);
+        call.or_else(|| self.versions.get(&VersionId { call: id, slot: 0 }).map(|version| version.mark))
+    }
+
+    /// Returns the length of the longest chain of calls that ends with this one.
+    pub(in crate::core) fn depth_of(&self, id: CallId) -> u64 {
+        let reads = self.calls[&id].reads().map(|read| self.versions[&read].depth);
+        reads.max().unwrap_or(0) + 1
+    }
+
+    pub(in crate::core) fn failure_of(&self, id: CallId, reason: impl Into<String>) -> Failure {
+        let task = self.calls.get(&id).map_or("", |call| call.task.name);
+        self.located(id, Failure::new(task, id, reason))
+    }
+
+    /// Returns the failure of a call, with the path to the call if a task has made it.
+    pub(in crate::core) fn located(&self, id: CallId, failure: Failure) -> Failure {
+        let (mut path, mut above) = (Vec::new(), id);
+        while let Some(within) = self.within(above) {
+            path.push(within.position);
+            above = within.parent;
+        }
+        if path.is_empty() {
+            return failure;
+        }
+        path.reverse();
+        failure.at(above, path)
+    }
+
+    /// Adds a completed call to the news for the other nodes.
+    pub(in crate::core) fn add_end(&mut self, id: CallId) {
+        match self.calls.get(&id).map(|call| call.origin) {
+            Some(Origin::Task(within)) => self.add_end_within(id, Some(within.root)),
+            Some(Origin::Get(_)) => {}
+            Some(Origin::Program) | None => self.add_end_within(id, None),
+        }
+    }
+
+    /// Adds a completed call to the news for the other nodes: one within `root`, or one of the program.
+    pub(in crate::core) fn add_end_within(&mut self, id: CallId, root: Option<CallId>) {
+        if self.has_losses {
+            self.journal.add_end(id, root);
+        }
+    }
+
+    /// Adds a call that has failed permanently.
+    pub(in crate::core) fn add_failure(&mut self, id: CallId, reason: &str) {
+        if self.has_losses {
+            self.journal.add_failure(id, reason);
+        }
+    }
+
+    /// Returns the requirement of a waiting call that no member satisfies.
+    pub(in crate::core) fn lacks(&self, id: CallId) -> Option<Lack> {
+        let call = self.calls.get(&id).filter(|call| call.state == CallState::Worker)?;
+        Lack::of(call.demand(), self.members.staying())
+    }
+}

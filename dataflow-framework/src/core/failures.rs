@@ -1,0 +1,83 @@
+//! The failures that the program receives, and the groups of calls that they cancel.
+
+use std::ops::Range;
+
+use super::{
+    data::Data,
+    groups::{Group, Groups},
+    nests::Nests,
+    observed::Observed,
+};
+use crate::{failure::Failure, ids::CallId, options::OnFailure};
+
+/// The reason of the failure of a cancelled call.
+pub(super) const CANCELLED: &str = "it was cancelled";
+
+/// The failures that the program receives, and the groups of calls that they cancel.
+#[derive(Debug, Default)]
+pub(super) struct Failures {
+    /// Failures of calls that the program may not have received.
+    pub(super) all: Vec<Failure>,
+    /// The failure that ends the program immediately.
+    pub(super) fatal: Option<Failure>,
+    /// The groups of the program.
+    pub(super) groups: Groups,
+}
+
+impl Failures {
+    /// Closes the group of the program that was opened last.
+    pub(super) fn close_group(&mut self, data: &Data, calls: Range<CallId>) {
+        self.groups.close(&calls);
+        self.groups.forget_ended(|calls| !data.calls.any_unfinished(calls));
+    }
+
+    /// Records a failure that the program must receive.
+    pub(super) fn report_failure(
+        &mut self,
+        data: &Data,
+        nests: &mut Nests,
+        observed: &mut Observed,
+        id: CallId,
+        failure: &Failure,
+        on_failure: OnFailure,
+    ) {
+        // A restarted program cancels the call again.
+        let parent = data.within(id).map(|within| within.parent);
+        let nest = parent.and_then(|parent| nests.by_call.get_mut(&parent));
+        if data.journal.history().failure(id) != Some(CANCELLED) {
+            if on_failure == OnFailure::CancelGroup {
+                failure.set_cancels_group();
+            }
+            match (parent, nest) {
+                (None, _) => self.all.push(failure.clone()),
+                // The task that has made the call receives the failure.
+                (Some(_), Some(nest)) => nest.failures.push(failure.clone()),
+                (Some(_), None) => return,
+            }
+            observed.of(data.calls[&id].task).failed += 1;
+            if on_failure == OnFailure::Fail {
+                self.fatal.get_or_insert_with(|| failure.clone());
+            }
+        }
+    }
+
+    /// Returns the group to cancel because of the failure of a call, if the call has that option.
+    pub(super) fn group_to_cancel(
+        &mut self,
+        data: &Data,
+        nests: &mut Nests,
+        next: CallId,
+        id: CallId,
+        on_failure: OnFailure,
+    ) -> Option<Group> {
+        if on_failure != OnFailure::CancelGroup {
+            return None;
+        }
+        let Some(within) = data.within(id) else {
+            return self.groups.of(id, next).map(Group::OfProgram);
+        };
+        let nest = nests.by_call.get_mut(&within.parent)?;
+        let calls = nest.groups.of(within.position, u64::MAX)?;
+        Some(Group::OfTask(within.parent, calls))
+    }
+}
