@@ -100,9 +100,8 @@ impl Explaining<'_> {
         let failed = failed.or_else(|| self.data.journal.history().failure(id).map(str::to_owned));
         failed.or_else(|| {
             // The failure is stored with its output.
-            let (start, end) = (VersionId { call: id, slot: 0 }, VersionId { call: id, slot: u32::MAX });
             let writes = self.data.calls.get(&id).map_or(1, |call| call.writes);
-            let written = (start.slot..writes.min(end.slot)).map(|slot| VersionId { call: id, slot });
+            let written = (0..writes).map(|slot| VersionId { call: id, slot });
             let mut states =
                 written.filter_map(|version| self.data.versions.get(&version)).map(|known| &known.state);
             states.find_map(|state| match state {

@@ -113,7 +113,7 @@ fn explain_failed_call_gives_reason_to_dependents_too() {
 #[test]
 fn summary_counts_calls_by_state() {
     let mut graph = graph();
-    graph.observe(true, false);
+    graph.observed().observe(true, false);
     for id in 0..10 {
         call(&mut graph, id, &[]);
     }

@@ -37,7 +37,7 @@ use super::{
     reductions::Reductions,
     replay::{Divergence, Earlier, Made, Replay},
     seen::Seen,
-    version::{Copies, Source, State, Version},
+    version::{Copies, State, Version},
 };
 use crate::{
     failure::Failure,
@@ -111,7 +111,7 @@ impl Graph {
         let is_held = self.is_held(id);
         let (mut depth, mut has_failed) = (0, refused.is_some());
         for input in call.reads() {
-            let version = self.data.versions.get_mut(&input).expect("versions in use are known");
+            let version = self.data.version_mut(input);
             version.dependants += 1;
             depth = depth.max(version.depth);
             has_failed |= matches!(version.state, State::Failed(_)) && !is_held;
@@ -222,22 +222,16 @@ impl Graph {
         let version = self.data.version_mut(id);
         let is_new = !std::mem::replace(&mut version.is_wanted, true);
         match &version.state {
-            State::Failed(failure) => Input::Failed(failure.clone()),
-            State::Present(_) if version.is_with(Member::HERE) => Input::Here,
-            State::Present(copies) => {
-                let source = Source { version: id, mark: version.mark, members: copies.members.clone() };
-                if is_new {
-                    self.data.actions.push(Action::Bring(source));
-                }
-                Input::Awaited
+            State::Failed(failure) => return Input::Failed(failure.clone()),
+            State::Gone => self.make_again(id),
+            State::Present(_) if is_new => {
+                let source = self.data.source_for(id, Member::HERE);
+                self.data.actions.extend(source.map(Action::Bring));
             }
-            State::Gone => {
-                self.make_again(id);
-                // It may have been restored from the journal.
-                if self.data.versions[&id].is_with(Member::HERE) { Input::Here } else { Input::Awaited }
-            }
-            State::Awaited => Input::Awaited,
+            State::Present(_) | State::Awaited => {}
         }
+        // A version that is gone may have been restored from the journal.
+        if self.data.versions[&id].is_with(Member::HERE) { Input::Here } else { Input::Awaited }
     }
 
     /// Records that the program no longer waits for a version.
@@ -307,14 +301,6 @@ impl Graph {
         self.reductions.order.is_recording() || self.chains.order.is_recording() || self.data.is_preserving()
     }
 
-    /// Enables recording the graph of calls, or reporting their timing.
-    pub(crate) fn observe(&mut self, records: bool, times: bool) {
-        if records {
-            self.observed.record();
-        }
-        self.observed.is_timed = times;
-    }
-
     /// Returns the calls by task and state.
     pub(crate) fn summary(&mut self) -> Summary {
         let mut unfinished = Vec::<[u64; 3]>::new();
@@ -359,6 +345,11 @@ impl Graph {
         &mut self.data.journal
     }
 
+    /// Returns the statistics.
+    pub(crate) fn observed(&mut self) -> &mut Observed {
+        &mut self.observed
+    }
+
     /// Returns the state of earlier runs.
     pub(crate) fn replay(&mut self) -> &mut Replay {
         &mut self.replay
@@ -372,15 +363,6 @@ impl Graph {
     /// Runs each call twice from now on, to compare the outputs.
     pub(crate) fn check(&mut self) {
         self.queues.check();
-    }
-
-    /// Enables collecting events for an observer.
-    pub(crate) fn keep_seen(&mut self) {
-        self.observed.keep_seen();
-    }
-
-    pub(crate) fn take_seen(&mut self) -> Vec<Seen> {
-        self.observed.take_seen()
     }
 
     /// Opens a group that starts with the next call of the program.
@@ -430,11 +412,6 @@ impl Graph {
 
     pub(crate) fn figures(&self) -> Figures {
         self.observed.figures
-    }
-
-    /// Returns the names of the tasks, in the order of [`task_index`](Self::task_index).
-    pub(crate) fn task_names(&self) -> Vec<String> {
-        self.observed.names()
     }
 
     #[cfg(test)]

@@ -31,7 +31,7 @@ use super::{
     groups::{Groups, first_of},
     mark::Mark,
     members::Member,
-    version::{Copies, Source, State, Version},
+    version::{Copies, State, Version},
 };
 use crate::{
     failure::{Failure, ToldFailure},
@@ -263,16 +263,8 @@ impl Nests {
         let Some((member, _)) = self.nest(execution.call).runs else { return };
         call.state = CallState::Runs(member);
         let arguments = std::sync::Arc::clone(&call.arguments);
-        let mut elsewhere = Vec::new();
-        for id in arguments.iter().flat_map(Argument::versions) {
-            let version = &data.versions[id];
-            if let State::Present(copies) = &version.state
-                && !copies.members.contains(&member)
-            {
-                let members = copies.members.clone();
-                elsewhere.push(Source { version: *id, mark: version.mark, members });
-            }
-        }
+        let reads = arguments.iter().flat_map(Argument::versions);
+        let elsewhere = reads.filter_map(|read| data.source_for(*read, member)).collect();
         let assignment = Assignment {
             call: id,
             task: &GET,

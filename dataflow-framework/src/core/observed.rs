@@ -9,7 +9,7 @@ use crate::{figures::Figures, ids::CallId, task::TaskDef};
 
 /// The statistics of the calls of a program.
 #[derive(Debug, Default)]
-pub(super) struct Observed {
+pub(crate) struct Observed {
     pub(super) figures: Figures,
     /// Events that the observer has not seen yet; `None` without an observer.
     seen: Option<Vec<Seen>>,
@@ -49,7 +49,7 @@ struct Recording {
 
 impl Observed {
     /// Enables collecting events for an observer.
-    pub(super) fn keep_seen(&mut self) {
+    pub(crate) fn keep_seen(&mut self) {
         self.seen = Some(Vec::new());
     }
 
@@ -60,13 +60,16 @@ impl Observed {
         }
     }
 
-    pub(super) fn take_seen(&mut self) -> Vec<Seen> {
+    pub(crate) fn take_seen(&mut self) -> Vec<Seen> {
         self.seen.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
-    /// Enables recording the graph of calls.
-    pub(super) fn record(&mut self) {
-        self.recording.get_or_insert_default();
+    /// Enables recording the graph of calls, or reporting their timing.
+    pub(crate) fn observe(&mut self, records: bool, times: bool) {
+        if records {
+            self.recording.get_or_insert_default();
+        }
+        self.is_timed = times;
     }
 
     /// Returns the counts of a task.
@@ -122,7 +125,7 @@ impl Observed {
     }
 
     /// Returns the names of the tasks that were called.
-    pub(super) fn names(&self) -> Vec<String> {
+    pub(crate) fn names(&self) -> Vec<String> {
         self.tallies.iter().map(|tally| tally.task.name.to_owned()).collect()
     }
 

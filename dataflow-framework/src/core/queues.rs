@@ -16,7 +16,7 @@ use super::{
     observed::Observed,
     ready::{Nested, Ready, Urgency, is_short, urgency},
     seen::Seen,
-    version::{Source, State},
+    version::Source,
 };
 use crate::{
     ids::{Argument, CallId},
@@ -131,15 +131,11 @@ impl Queues {
         let (mut elsewhere, mut moved_bytes) = (Vec::new(), 0);
         for argument in &*arguments {
             for read in argument.versions() {
-                let version = &data.versions[read];
-                let State::Present(copies) = &version.state else {
-                    unreachable!("a call is ready when its inputs are there")
-                };
+                assert!(data.versions[read].is_present(), "a call is ready when its inputs are there");
                 let is_named = elsewhere.iter().any(|source: &Source| source.version == *read);
-                if !copies.members.contains(&member) && !is_named {
-                    let members = copies.members.clone();
-                    moved_bytes += copies.bytes;
-                    elsewhere.push(Source { version: *read, mark: version.mark, members });
+                if let Some(source) = data.source_for(*read, member).filter(|_| !is_named) {
+                    moved_bytes += data.versions[read].bytes();
+                    elsewhere.push(source);
                 }
             }
             if let Argument::Update(version) = argument {

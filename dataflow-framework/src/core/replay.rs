@@ -307,15 +307,7 @@ impl Replay {
     pub(super) fn rescue_one(&mut self, data: &mut Data, id: VersionId) {
         let Some(Earlier { mark, copies, .. }) = self.earlier.get(&id.call) else { return };
         let Some(Copies { members, bytes }) = copies.get(&id.slot) else { return };
-        let all_leave = members.iter().all(|member| data.members.is_leaving(*member));
-        if !all_leave || data.is_copying(id) {
-            return;
-        }
-        let (source, bytes) = (Source { version: id, mark: *mark, members: members.clone() }, *bytes);
-        match data.members.staying_member(bytes) {
-            Some(to) => data.copy(source, to),
-            None => data.preserve(source, bytes),
-        }
+        data.rescue_from(Source { version: id, mark: *mark, members: members.clone() }, *bytes);
     }
 
     /// Handles a copy of a version whose call the program has not made yet.

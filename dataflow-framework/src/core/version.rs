@@ -109,4 +109,40 @@ impl Version {
     pub(super) fn is_with(&self, member: Member) -> bool {
         matches!(&self.state, State::Present(copies) if copies.members.contains(&member))
     }
+
+    /// Returns the version with its owners, if it is available.
+    pub(super) fn source(&self, id: VersionId) -> Option<Source> {
+        let State::Present(copies) = &self.state else { return None };
+        Some(Source { version: id, mark: self.mark, members: copies.members.clone() })
+    }
+
+    /// Removes the copy on a member. If it was the last one, the version is gone. Returns whether that is so.
+    pub(super) fn remove_copy(&mut self, member: Member) -> bool {
+        if let State::Present(copies) = &mut self.state {
+            copies.members.retain(|other| *other != member);
+            if copies.members.is_empty() {
+                self.state = State::Gone;
+            }
+        }
+        matches!(self.state, State::Gone)
+    }
+
+    /// Adds a call that reads it, and waits for it if it is a `reader`.
+    pub(super) fn add_dependant(&mut self, reader: Option<CallId>) {
+        self.dependants += 1;
+        self.readers.extend(reader);
+    }
+
+    pub(super) fn remove_dependant(&mut self, reader: Option<CallId>) {
+        self.dependants -= 1;
+        if let Some(reader) = reader {
+            self.remove_reader(reader);
+        }
+    }
+
+    /// Removes one reader. Returns whether it was there.
+    pub(super) fn remove_reader(&mut self, reader: CallId) -> bool {
+        let position = self.readers.iter().position(|other| *other == reader);
+        position.map(|position| self.readers.remove(position)).is_some()
+    }
 }

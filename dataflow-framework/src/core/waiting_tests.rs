@@ -36,7 +36,7 @@ fn calls(position: u64, reads: &[VersionId], options: Options) -> Step {
 /// Creates a graph of members with these capacities. The first member runs a task that makes calls.
 fn graph(capacities: impl IntoIterator<Item = Capacity>, options: Options) -> Graph {
     let mut graph = Graph::new(true);
-    graph.observe(true, false);
+    graph.observed().observe(true, false);
     for (member, capacity) in (0..).map(Member).zip(capacities) {
         graph.joined(member, capacity);
     }

@@ -165,7 +165,7 @@ impl Engine {
 
     fn with_graph(mut graph: Graph, executor: Arc<Executor>, queue: Arc<Queue>, ahead_max: usize) -> Self {
         if queue.platform.is_observed() {
-            graph.keep_seen();
+            graph.observed().keep_seen();
         }
         let state = State {
             graph,
@@ -246,7 +246,7 @@ impl Engine {
         let halts = state.is_wrong() && !state.is_halted;
         state.is_halted |= halts;
         let mut after = self.perform(&mut state);
-        for seen in state.graph.take_seen() {
+        for seen in state.graph.observed().take_seen() {
             self.executor.see(|| seen);
         }
         drop(state);

@@ -20,7 +20,7 @@ impl Engine {
     /// Starts to record the requested observations.
     pub(crate) fn observe(&self, Observe { graph, trace }: Observe) {
         let mut state = self.lock();
-        state.graph.observe(graph, trace);
+        state.graph.observed().observe(graph, trace);
         state.recorder = trace.then(|| Recorder::new(self.queue.platform.now_us()));
     }
 
@@ -51,7 +51,7 @@ impl Engine {
     pub(crate) fn observation(&self) -> Observation {
         let mut state = self.lock();
         let (summary, calls) = (state.graph.summary(), state.graph.recorded());
-        let tasks = state.graph.task_names();
+        let tasks = state.graph.observed().names();
         let trace = state.recorder.as_ref().map(|recorder| recorder.trace(tasks, |member| self.name(member)));
         Observation { summary, calls, trace }
     }

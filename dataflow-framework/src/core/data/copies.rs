@@ -7,7 +7,7 @@ use super::{
         action::Action,
         journal::{fact::Fact, recording::Recording},
         members::Member,
-        version::{Source, State},
+        version::{Source, State, Version},
     },
     Data,
     read_cache::Kept,
@@ -24,15 +24,19 @@ impl Data {
         let Some(version) = self.versions.get(&id).filter(|_| self.calls.contains_key(&id.call)) else {
             return;
         };
-        let State::Present(copies) = &version.state else { return };
-        if !(version.is_needed() || self.journal.is_precious(id))
-            || copies.members.iter().any(|member| !self.members.is_leaving(*member))
-        {
+        let (Some(source), bytes) = (version.source(id), version.bytes()) else { return };
+        if version.is_needed() || self.journal.is_precious(id) {
+            self.rescue_from(source, bytes);
+        }
+    }
+
+    /// Copies a version if all its owners are leaving.
+    pub(in crate::core) fn rescue_from(&mut self, source: Source, bytes: u64) {
+        let all_leave = source.members.iter().all(|member| self.members.is_leaving(*member));
+        if !all_leave || self.copying.contains_key(&source.version) {
             return;
         }
-        let bytes = copies.bytes;
-        let source = Source { version: id, mark: version.mark, members: copies.members.clone() };
-        match self.members.staying_member(bytes) {
+        match self.members.staying(bytes, |_| true) {
             Some(to) => self.copy(source, to),
             None => self.preserve(source, bytes),
         }
@@ -51,9 +55,9 @@ impl Data {
             return;
         }
         let source = Source { version: id, mark, members: vec![member] };
-        match self.members.other_stays(bytes).or_else(|| self.members.staying_member(bytes)) {
+        match self.members.staying(bytes, |to| to != Member::HERE) {
             Some(to) => self.copy(source, to),
-            None => self.preserve(source, bytes),
+            None => self.rescue_from(source, bytes),
         }
     }
 
@@ -64,6 +68,10 @@ impl Data {
 
     pub(in crate::core) fn copy(&mut self, source: Source, to: Member) {
         self.copying.insert(source.version, to);
+        self.fetch(source, to);
+    }
+
+    fn fetch(&mut self, source: Source, to: Member) {
         self.actions.push(match to {
             Member::HERE => Action::Bring(source),
             to => Action::Copy(to, source),
@@ -72,7 +80,7 @@ impl Data {
 
     /// Handles a copy that has arrived, or has failed. Returns whether one was expected there.
     pub(in crate::core) fn is_copied(&mut self, id: VersionId, to: Member) -> bool {
-        let was_awaited = self.copying.get(&id) == Some(&to);
+        let was_awaited = self.is_copied_to(id, to);
         if was_awaited {
             self.copying.remove(&id);
             self.forget_unless_needed(id);
@@ -90,11 +98,7 @@ impl Data {
         self.kept.has(id, member)
     }
 
-    pub(in crate::core) fn is_copying(&self, id: VersionId) -> bool {
-        self.copying.contains_key(&id)
-    }
-
-    fn is_copied_to(&self, id: VersionId, member: Member) -> bool {
+    pub(super) fn is_copied_to(&self, id: VersionId, member: Member) -> bool {
         self.copying.get(&id) == Some(&member)
     }
 
@@ -123,7 +127,7 @@ impl Data {
             return Keeping::With(member);
         }
         let source = Source { version: id, mark, members: copies.members.clone() };
-        if let Some(to) = self.members.other_stays(bytes) {
+        if let Some(to) = self.members.staying(bytes, |to| to != Member::HERE) {
             self.copy(source, to);
             return Keeping::UnderWay;
         }
@@ -223,16 +227,11 @@ impl Data {
     }
 
     fn copy_for_all(&mut self, id: VersionId, to: Member) {
-        let Some(version) = self.versions.get(&id).filter(|version| version.is_needed()) else { return };
-        let State::Present(copies) = &version.state else { return };
-        if copies.members.contains(&to) {
-            return;
+        if self.versions.get(&id).is_some_and(Version::is_needed)
+            && let Some(source) = self.source_for(id, to)
+        {
+            self.fetch(source, to);
         }
-        let source = Source { version: id, mark: version.mark, members: copies.members.clone() };
-        self.actions.push(match to {
-            Member::HERE => Action::Bring(source),
-            to => Action::Copy(to, source),
-        });
     }
 }
 

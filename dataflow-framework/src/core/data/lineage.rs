@@ -26,9 +26,7 @@ impl Data {
 
     pub(in crate::core) fn release_inputs(&mut self, id: CallId, arguments: &[Argument]) {
         for input in arguments.iter().flat_map(Argument::versions) {
-            let readers = &mut self.version_mut(*input).readers;
-            let position = readers.iter().position(|reader| *reader == id).expect("it was a reader");
-            readers.remove(position);
+            assert!(self.version_mut(*input).remove_reader(id), "it was a reader");
             self.forget_unless_needed(*input);
         }
     }
@@ -121,11 +119,7 @@ impl Data {
         if !is_last || !can_be_lost || (has_losses && version.is_to_be_kept()) || is_copied {
             return false;
         }
-        let State::Present(copies) = &mut version.state else { unreachable!("it was there a moment ago") };
-        copies.members.retain(|other| *other != member);
-        if copies.members.is_empty() {
-            version.state = State::Gone;
-        }
+        version.remove_copy(member);
         true
     }
 
@@ -134,8 +128,7 @@ impl Data {
     pub(in crate::core) fn drop_taken(&mut self, id: CallId, member: Member) {
         let taken = self.calls.get_mut(&id).map(|call| std::mem::take(&mut call.taken));
         for version in taken.into_iter().flatten() {
-            let is_to_come = self.copying.get(&version) == Some(&member);
-            if !is_to_come && !self.versions[&version].is_with(member) {
+            if !self.is_copied_to(version, member) && !self.versions[&version].is_with(member) {
                 self.actions.push(Action::Forget(member, version));
             }
         }
@@ -166,10 +159,7 @@ impl Data {
             {
                 continue;
             }
-            let version = self.version_mut(id);
-            if let State::Present(copies) = &mut version.state {
-                copies.members.retain(|other| *other != member);
-            }
+            self.version_mut(id).remove_copy(member);
             self.actions.push(Action::Forget(member, id));
         }
     }
@@ -201,17 +191,9 @@ impl Data {
         let Some(Argument::Read(place) | Argument::Update(place)) = arguments.get_mut(at) else { return };
         let before = std::mem::replace(place, version);
         call.arguments = Arc::from(arguments);
-        let is_reader = call.state != CallState::Done;
-        let known = self.version_mut(before);
-        known.dependants -= 1;
-        if is_reader && let Some(position) = known.readers.iter().position(|reader| *reader == id) {
-            known.readers.remove(position);
-        }
-        let known = self.version_mut(version);
-        known.dependants += 1;
-        if is_reader {
-            known.readers.push(id);
-        }
+        let reader = Some(id).filter(|_| call.state != CallState::Done);
+        self.version_mut(before).remove_dependant(reader);
+        self.version_mut(version).add_dependant(reader);
         self.count_missing(id);
     }
 
@@ -222,20 +204,14 @@ impl Data {
         arguments: &Arc<[Argument]>,
     ) -> Vec<VersionId> {
         let call = self.calls.get_mut(&id).expect("it is known");
-        let is_reader = call.state != CallState::Done;
+        let reader = Some(id).filter(|_| call.state != CallState::Done);
         let before = std::mem::replace(&mut call.arguments, Arc::clone(arguments));
         for read in arguments.iter().flat_map(Argument::versions) {
-            let version = self.version_mut(*read);
-            version.dependants += 1;
-            version.readers.extend(Some(id).filter(|_| is_reader));
+            self.version_mut(*read).add_dependant(reader);
         }
         let before: Vec<_> = before.iter().flat_map(Argument::versions).copied().collect();
         for read in &before {
-            let version = self.version_mut(*read);
-            version.dependants -= 1;
-            if is_reader && let Some(position) = version.readers.iter().position(|reader| *reader == id) {
-                version.readers.remove(position);
-            }
+            self.version_mut(*read).remove_dependant(reader);
         }
         self.count_missing(id);
         before

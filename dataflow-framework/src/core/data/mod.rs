@@ -18,7 +18,7 @@ use super::{
     journal::Journal,
     mark::Mark,
     members::{Claim, Member, Members},
-    version::Version,
+    version::{Source, Version},
 };
 use crate::{
     failure::Failure,
@@ -60,6 +60,21 @@ impl Data {
 
     pub(in crate::core) fn version_mut(&mut self, version: VersionId) -> &mut Version {
         self.versions.get_mut(&version).expect("versions in use are known")
+    }
+
+    /// Returns the source of a version for a member, if it is available, and not there.
+    pub(in crate::core) fn source_for(&self, id: VersionId, to: Member) -> Option<Source> {
+        let version = &self.versions[&id];
+        if version.is_with(to) { None } else { version.source(id) }
+    }
+
+    /// Returns the versions on a member, in order.
+    pub(in crate::core) fn versions_on(&self, member: Member) -> Vec<VersionId> {
+        let held = self.versions.iter().filter(|(_, version)| version.is_with(member)).map(|(id, _)| *id);
+        let mut held: Vec<_> = held.collect();
+        // The order of a hash table varies.
+        held.sort_unstable();
+        held
     }
 
     /// Returns the position of a nested call.
@@ -181,6 +196,6 @@ impl Data {
     /// Returns the requirement of a waiting call that no member satisfies.
     pub(in crate::core) fn lacks(&self, id: CallId) -> Option<Lack> {
         let call = self.calls.get(&id).filter(|call| call.state == CallState::Worker)?;
-        Lack::of(call.demand(), self.members.staying())
+        Lack::of(call.demand(), self.members.capacities())
     }
 }

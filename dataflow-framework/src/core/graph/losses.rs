@@ -10,7 +10,7 @@ use crate::{
         data::read_cache::Kept,
         journal::Once,
         members::Member,
-        version::{Source, State},
+        version::State,
     },
     failure::Failure,
     ids::{Argument, CallId, NESTED_BIT, VersionId},
@@ -29,18 +29,9 @@ impl Graph {
         self.replay.on_lost(member);
         self.recording.on_lost(&mut self.data, member);
         self.data.kept.on_lost(member);
-        let lost =
-            self.data.versions.iter().filter(|(_, version)| version.is_with(member)).map(|(id, _)| *id);
-        let mut lost: Vec<_> = lost.collect();
-        // The order of a hash table varies.
-        lost.sort_unstable();
+        let lost = self.data.versions_on(member);
         for id in &lost {
-            let version = self.data.version_mut(*id);
-            let State::Present(copies) = &mut version.state else { continue };
-            copies.members.retain(|other| *other != member);
-            if copies.members.is_empty() {
-                version.state = State::Gone;
-            }
+            self.data.version_mut(*id).remove_copy(member);
         }
         // The calls first, so that each waits for the inputs that it really lacks.
         let affected: Vec<_> = self
@@ -152,13 +143,10 @@ impl Graph {
 
     /// Fetches or recomputes a version for which the program waits.
     fn want_again(&mut self, id: VersionId) {
-        match &self.data.versions[&id].state {
-            State::Gone => self.make_again(id),
-            State::Present(copies) if !copies.members.contains(&Member::HERE) => {
-                let (mark, members) = (self.data.versions[&id].mark, copies.members.clone());
-                self.data.actions.push(Action::Bring(Source { version: id, mark, members }));
-            }
-            _ => {}
+        if matches!(self.data.versions[&id].state, State::Gone) {
+            self.make_again(id);
+        } else if let Some(source) = self.data.source_for(id, Member::HERE) {
+            self.data.actions.push(Action::Bring(source));
         }
     }
 
@@ -256,9 +244,7 @@ impl Graph {
         let can_be_made = self.data.calls.contains_key(&id.call);
         let known = self.data.versions.get_mut(&id).filter(|version| version.is_present());
         let Some(version) = known else { return self.recording.on_unrecorded_output_corrupt(id, member) };
-        let State::Present(copies) = &mut version.state else { return };
-        copies.members.retain(|other| *other != member);
-        if !copies.members.is_empty() {
+        if !version.remove_copy(member) {
             // The program may be about to read the version that was here.
             if version.is_wanted {
                 self.want_again(id);
@@ -267,9 +253,7 @@ impl Graph {
             return self.data.rescue(id);
         }
         if can_be_made {
-            let readers = version.readers.clone();
-            version.state = State::Gone;
-            for reader in readers {
+            for reader in version.readers.clone() {
                 self.recheck_inputs_unless_running(reader);
             }
             if self.data.versions.get(&id).is_some_and(|version| version.is_wanted) {
@@ -311,10 +295,7 @@ impl Graph {
         if !self.data.has_losses {
             return;
         }
-        let held =
-            self.data.versions.iter().filter(|(_, version)| version.is_with(member)).map(|(id, _)| *id);
-        let mut held: Vec<_> = held.collect();
-        held.sort_unstable();
+        let mut held = self.data.versions_on(member);
         if !self.data.members.anybody_stays() {
             // As many as fit, but first those that cannot be recomputed.
             held.sort_by_key(|id| (!self.data.journal.is_precious(*id), self.data.versions[id].bytes()));

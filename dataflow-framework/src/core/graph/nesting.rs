@@ -152,9 +152,7 @@ impl Graph {
         let call = Call::new(&GET, Origin::Get(execution), Mark::default(), Options::DEFAULT, arguments, 0);
         self.data.calls.insert(id, call);
         self.data.unfinished += 1;
-        let read = self.data.version_mut(version);
-        read.dependants += 1;
-        read.readers.push(id);
+        self.data.version_mut(version).add_dependant(Some(id));
         self.requeue(id);
         // It may have failed.
         if self.data.calls.contains_key(&id) && !self.data.versions[&version].is_with(member) {

@@ -159,7 +159,7 @@ impl Recording {
         let size: usize = values.iter().flatten().map(Vec::len).sum();
         let values = values.filter(|_| data.journal.has_room(size));
         let to = match &values {
-            None if !bytes.is_empty() => data.members.another_stays(bytes.iter().sum(), member),
+            None if !bytes.is_empty() => data.members.staying(bytes.iter().sum(), |to| to != member),
             _ => None,
         };
         let Some(to) = to else { return self.record_end(data, id, (vec![member], by), bytes, values) };

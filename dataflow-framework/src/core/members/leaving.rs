@@ -29,21 +29,6 @@ impl Members {
         self.known.get(&member).is_none_or(|load| load.is_leaving)
     }
 
-    /// Returns a staying member for data of this size of a leaving member.
-    pub(in crate::core) fn staying_member(&mut self, bytes: u64) -> Option<Member> {
-        self.give(bytes, |_| true)
-    }
-
-    /// Returns a staying member, other than that of the program, for data of this size of a leaving member.
-    pub(in crate::core) fn other_stays(&mut self, bytes: u64) -> Option<Member> {
-        self.give(bytes, |member| member != Member::HERE)
-    }
-
-    /// Returns a staying member for data of this size that one member has already.
-    pub(in crate::core) fn another_stays(&mut self, bytes: u64, than: Member) -> Option<Member> {
-        self.give(bytes, |member| member != than)
-    }
-
     pub(in crate::core) fn anybody_stays(&self) -> bool {
         self.known.values().any(|load| !load.is_leaving)
     }
@@ -55,7 +40,8 @@ impl Members {
         }
     }
 
-    fn give(&mut self, bytes: u64, may: impl Fn(Member) -> bool) -> Option<Member> {
+    /// Returns a staying member that takes over data of this size, if it `may`.
+    pub(in crate::core) fn staying(&mut self, bytes: u64, may: impl Fn(Member) -> bool) -> Option<Member> {
         let staying = self.known.iter_mut().filter(|(member, load)| !load.is_leaving && may(**member));
         let (member, load) = staying.min_by_key(|(_, load)| load.rescued)?;
         load.rescued += bytes;
@@ -118,7 +104,7 @@ impl Members {
     }
 
     /// Returns the capacities of the staying members.
-    pub(in crate::core) fn staying(&self) -> impl Iterator<Item = &Capacity> + Clone {
+    pub(in crate::core) fn capacities(&self) -> impl Iterator<Item = &Capacity> + Clone {
         self.known.values().filter(|load| !load.is_leaving).map(|load| &load.capacity)
     }
 }
