@@ -14,7 +14,7 @@ use tokio::sync::Notify;
 
 use super::message::Run;
 use crate::{
-    core::{Assignment, Capacity, Frame, GET, History, Line, Outcome, Step},
+    core::{Assignment, Capacity, Frame, History, Line, Outcome, Step, Work},
     failure::Failure,
     ids::{CallId, NESTED_BIT},
     node::{Coded, Executor, Inventory, News, Order, Report},
@@ -185,15 +185,15 @@ impl Following {
                 manner,
                 missing,
             } => {
-                let task = if reader.is_some() { Some(&GET) } else { tasks.get(&module, &name) };
-                let Some(task) = task else {
+                let work = reader.map(Work::Get).or_else(|| tasks.get(&module, &name).map(Work::Task));
+                let Some(work) = work else {
                     let reason = format!("a node has no task {module}::{name}");
                     return self.say(&News::ended(call, Outcome::Failed(Failure::new(name, call, reason))));
                 };
                 let arguments = arguments.into();
                 let elsewhere = Vec::new();
                 let assignment =
-                    Assignment { call, task, mark, arguments, tries, reader, in_place, manner, elsewhere };
+                    Assignment { call, work, mark, arguments, tries, in_place, manner, elsewhere };
                 if self.is_leaving.load(Relaxed) && reader.is_none() {
                     let (call, unchanged) = self.executor.give_back(&assignment);
                     return self.say(&News::Returned { call, unchanged });

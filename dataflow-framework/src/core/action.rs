@@ -2,7 +2,14 @@
 
 use std::sync::Arc;
 
-use super::{call::Manner, journal::fact::Fact, mark::Mark, members::Member, nests::Answer, version::Source};
+use super::{
+    call::{Manner, Work},
+    journal::fact::Fact,
+    mark::Mark,
+    members::Member,
+    nests::Answer,
+    version::Source,
+};
 use crate::{
     failure::Failure,
     ids::{Argument, CallId, Execution, VersionId},
@@ -40,19 +47,24 @@ pub(crate) enum Action {
 #[derive(Debug, Clone)]
 pub(crate) struct Assignment {
     pub(crate) call: CallId,
-    pub(crate) task: &'static TaskDef,
+    pub(crate) work: Work,
     pub(crate) mark: Mark,
     pub(crate) arguments: Arc<[Argument]>,
     /// The number of failed runs of the call: each run of its task makes separate calls.
     pub(crate) tries: u32,
-    /// The execution whose task receives the inputs; `None` if a task must run.
-    pub(crate) reader: Option<Execution>,
     /// Whether the version of each [`Argument::Update`] may be updated in place, in order.
     pub(crate) in_place: Vec<bool>,
     pub(crate) manner: Manner,
     /// The inputs that are not with the member, and their owners. Members report the copies that they
     /// [fetch](super::Graph::copied), but not those that they update in place.
     pub(crate) elsewhere: Vec<Source>,
+}
+
+impl Assignment {
+    /// Returns the task to run.
+    pub(crate) fn task(&self) -> &'static TaskDef {
+        self.work.task().expect("a value is passed to its task when it is here")
+    }
 }
 
 /// Whether a version can be read on the node of the program.

@@ -6,9 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{demand::Demand, mark::Mark, members::Member};
 use crate::{
-    failure::{Failed, Failure},
+    failure::Failure,
     ids::{Argument, CallId, Execution, VersionId},
-    invocation::Invocation,
     options::Options,
     task::TaskDef,
 };
@@ -28,6 +27,29 @@ pub(crate) struct NewCall {
     pub(crate) merge: Option<Merge>,
     /// Set for a call that updates data in any order.
     pub(crate) commute: Option<Commute>,
+}
+
+/// The work of a call.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Work {
+    Task(&'static TaskDef),
+    /// To wait for a value on behalf of this execution of a task, on its member: the call reads the value and writes
+    /// nothing. So the value is fetched, and recomputed when it is lost, as for any other reader.
+    Get(Execution),
+}
+
+impl Work {
+    pub(crate) fn task(self) -> Option<&'static TaskDef> {
+        match self {
+            Self::Task(task) => Some(task),
+            Self::Get(_) => None,
+        }
+    }
+
+    /// Returns the name of the task, for messages.
+    pub(crate) fn name(self) -> &'static str {
+        self.task().map_or("Data::get", |task| task.name)
+    }
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -93,8 +115,9 @@ pub(crate) enum Failing {
 /// A call that is unfinished, or needed to recompute its output.
 #[derive(Debug)]
 pub(super) struct Call {
-    pub(super) task: &'static TaskDef,
-    pub(super) origin: Origin,
+    pub(super) work: Work,
+    /// Its position, if a task has made it.
+    pub(super) within: Option<Within>,
     pub(super) mark: Mark,
     pub(super) options: Options,
     pub(super) arguments: Arc<[Argument]>,
@@ -130,16 +153,16 @@ pub(super) enum CallState {
 
 impl Call {
     pub(super) fn new(
-        task: &'static TaskDef,
-        origin: Origin,
+        work: Work,
+        within: Option<Within>,
         mark: Mark,
         options: Options,
         arguments: Vec<Argument>,
         writes: u32,
     ) -> Self {
         Self {
-            task,
-            origin,
+            work,
+            within,
             mark,
             options,
             arguments: arguments.into(),
@@ -152,6 +175,11 @@ impl Call {
             is_earlier: false,
             taken: Vec::new(),
         }
+    }
+
+    /// Returns the task that it runs.
+    pub(super) fn task(&self) -> &'static TaskDef {
+        self.work.task().expect("a wait for a value needs no worker, and has no outcome")
     }
 
     pub(super) fn demand(&self) -> Demand {
@@ -167,15 +195,6 @@ impl Call {
     pub(super) fn written(&self, call: CallId) -> impl Iterator<Item = VersionId> + use<> {
         (0..self.writes).map(move |slot| VersionId { call, slot })
     }
-}
-
-/// The maker of a call.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Origin {
-    Program,
-    Task(Within),
-    /// A task that waits for a value: a call on the member of the task that reads the value and writes nothing.
-    Get(Execution),
 }
 
 /// The position of a call in the tree of nested calls.
@@ -227,21 +246,4 @@ pub(crate) enum Cause {
     Store(u64),
     /// An input is missing or corrupt on the member.
     Damaged(VersionId),
-}
-
-/// The task of the call by which a task waits for a value.
-pub(crate) const GET: TaskDef = TaskDef {
-    name: "Data::get",
-    module: module_path!(),
-    signature: "",
-    options: Options::DEFAULT,
-    run: nothing,
-    default_outputs: None,
-};
-
-/// A placeholder for a task that is not in the table of the program.
-pub(super) const UNKNOWN: TaskDef = TaskDef { name: "unknown", ..GET };
-
-fn nothing(_: &mut Invocation<'_>) -> Result<(), Failed> {
-    Err(Failed::of("it is not run"))
 }

@@ -187,11 +187,11 @@ impl Chains {
             Arc::<[Argument]>::from(arguments)
         };
         let does = [
-            (one, second.task, second.options, with(&second.arguments, others_at, own)),
-            (other, first.task, first.options, with(&first.arguments, at, others)),
+            (one, second.work, second.options, with(&second.arguments, others_at, own)),
+            (other, first.work, first.options, with(&first.arguments, at, others)),
         ];
         let mut before = Vec::new();
-        for (id, task, options, arguments) in does {
+        for (id, work, options, arguments) in does {
             // Its requirements may have changed.
             let runs_on = match data.calls[&id].state {
                 CallState::Runs(member) => Some(member),
@@ -202,7 +202,7 @@ impl Chains {
             }
             before.extend(data.replace_inputs(id, &arguments));
             let call = data.calls.get_mut(&id).expect("it is known");
-            (call.task, call.options) = (task, options);
+            (call.work, call.options) = (work, options);
             if let Some(member) = runs_on {
                 data.occupy(id, member);
             }

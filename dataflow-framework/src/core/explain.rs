@@ -44,7 +44,7 @@ impl Explaining<'_> {
         };
         Explanation {
             call: id,
-            task: known.map(|call| call.task.name.to_owned()),
+            task: known.map(|call| call.work.name().to_owned()),
             place,
             failures: known.map_or(0, |call| call.failures),
             losses: known.map_or(0, |call| call.deaths),
@@ -87,7 +87,7 @@ impl Explaining<'_> {
         Input {
             call,
             slot,
-            task: writer.map(|writer| writer.task.name.to_owned()),
+            task: writer.map(|writer| writer.work.name().to_owned()),
             state: writer.map_or(State::Ended, |writer| writer.state.shown()),
             is_made_again: self.data.journal.history().has_ended(call),
         }

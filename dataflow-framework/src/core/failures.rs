@@ -54,7 +54,7 @@ impl Failures {
                 (Some(_), Some(nest)) => nest.failures.push(failure.clone()),
                 (Some(_), None) => return,
             }
-            observed.of(data.calls[&id].task).failed += 1;
+            observed.of(data.calls[&id].task()).failed += 1;
             if on_failure == OnFailure::Fail {
                 self.fatal.get_or_insert_with(|| failure.clone());
             }

@@ -22,7 +22,7 @@ use dataflow_view::{Calls, Explanation, Summary};
 pub(super) use self::losses::DEATHS_MAX;
 use super::{
     action::{Action, Input},
-    call::{Call, CallState, NewCall, Origin, Outcome},
+    call::{Call, CallState, NewCall, Outcome, Within, Work},
     chains::Chains,
     data::Data,
     demand::Capacity,
@@ -93,7 +93,7 @@ impl Graph {
         if new.options.on_failure == OnFailure::CancelGroup {
             self.failures.groups.add_cancelling(id);
         }
-        self.add(id, new, self.replay.mark(), known, Origin::Program);
+        self.add(id, new, self.replay.mark(), known, None);
         self.join_chain(id);
         if self.failures.groups.are_given_up() {
             self.cancel_group(id..id + 1);
@@ -102,11 +102,18 @@ impl Graph {
 
     /// Adds a call that is known only from reports of earlier runs. Its maker has one handle of each version
     /// that it writes.
-    fn add(&mut self, id: CallId, new: NewCall, mark: Mark, mut known: Option<Earlier>, origin: Origin) {
+    fn add(
+        &mut self,
+        id: CallId,
+        new: NewCall,
+        mark: Mark,
+        mut known: Option<Earlier>,
+        within: Option<Within>,
+    ) {
         let NewCall { task, options, arguments, writes, refused, .. } = new;
         let reason = self.data.journal.history().failure(id);
         let refused = refused.or_else(|| reason.map(|reason| Failure::new(task.name, id, reason)));
-        let call = Call::new(task, origin, mark, options, arguments, writes);
+        let call = Call::new(Work::Task(task), within, mark, options, arguments, writes);
         // The inputs of an undecided call become known later.
         let is_held = self.is_held(id);
         let (mut depth, mut has_failed) = (0, refused.is_some());
@@ -125,7 +132,7 @@ impl Graph {
             // Its requirements were not known before, or its result is not needed.
             self.data.members.ended(member, Claim::UNKNOWN);
         }
-        let now = self.recording.how_made(&self.data, id, origin, has_failed, runs_on);
+        let now = self.recording.how_made(&self.data, id, within, has_failed, runs_on);
         let is_over = now == Made::Over;
         let early = self.recording.take_early(&mut self.data, id, options.is_durable(), now, known.as_mut());
         let mut copies = known.as_mut().map(|known| std::mem::take(&mut known.copies)).unwrap_or_default();
@@ -177,13 +184,13 @@ impl Graph {
         };
         let call = self.data.calls.get_mut(&id).expect("it was made");
         (call.state, call.is_earlier) = (CallState::Runs(member), true);
-        let task = call.task;
+        let task = call.work.name();
         self.observed.see(Seen::Assigns { call: id, to: member.0 });
         self.data.occupy(id, member);
         if let Some((_, outcome)) = early {
             let outcome = match outcome {
                 // The name of the task was unknown.
-                Outcome::Failed(failure) => Outcome::Failed(Failure::new(task.name, id, failure.reason())),
+                Outcome::Failed(failure) => Outcome::Failed(Failure::new(task, id, failure.reason())),
                 outcome => outcome,
             };
             self.ended(id, member, outcome);
@@ -304,11 +311,10 @@ impl Graph {
     /// Returns the calls by task and state.
     pub(crate) fn summary(&mut self) -> Summary {
         let mut unfinished = Vec::<[u64; 3]>::new();
-        // Waits of tasks are not calls of the program.
-        let is_one = |call: &Call| !matches!(call.origin, Origin::Get(_));
-        for (_, call) in self.data.calls.iter().filter(|(_, call)| is_one(call)) {
-            let Some(state) = call.state.unfinished() else { continue };
-            let index = self.observed.index(call.task);
+        for (_, call) in self.data.calls.iter() {
+            // Waits of tasks are not calls of the program.
+            let Some((task, state)) = call.work.task().zip(call.state.unfinished()) else { continue };
+            let index = self.observed.index(task);
             if unfinished.len() <= index {
                 unfinished.resize(index + 1, [0; 3]);
             }
@@ -330,7 +336,7 @@ impl Graph {
 
     /// Returns the position of the task of a known call.
     pub(crate) fn task_index(&mut self, call: CallId) -> Option<usize> {
-        let task = self.data.calls.get(&call)?.task;
+        let task = self.data.calls.get(&call)?.work.task()?;
         Some(self.observed.index(task))
     }
 

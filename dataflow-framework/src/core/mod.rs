@@ -62,7 +62,7 @@ mod waiting_tests;
 pub use self::seen::{How, Run, Seen, Version};
 pub(crate) use self::{
     action::{Action, Assignment, Input},
-    call::{Cause, Commute, Failing, GET, Manner, Merge, NewCall, Outcome, Unfit},
+    call::{Cause, Commute, Failing, Manner, Merge, NewCall, Outcome, Unfit, Work},
     demand::{Capacity, Demand, Lack},
     graph::Graph,
     groups::first_of,

@@ -16,7 +16,7 @@ use self::{
 };
 use super::{
     Action, Answer, Assignment, Capacity, Cause, Demand, Graph, Held, History, Input, Mark, Member, Outcome,
-    Source, Step, Unfit,
+    Source, Step, Unfit, Work,
     call::CallState,
     graph::DEATHS_MAX,
     graph_tests::{new_call, version},
@@ -428,7 +428,7 @@ impl Run {
         for (read, input) in assignment.arguments.iter().flat_map(Argument::versions).zip(&inputs) {
             self.book.record_seen(*read, *input);
         }
-        if let Some(execution) = assignment.reader {
+        if let Work::Get(execution) = assignment.work {
             let task = self.running.iter_mut().find(|task| task.execution == execution);
             if let Some(task) = task {
                 task.now = Now::Runs;

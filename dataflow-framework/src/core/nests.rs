@@ -25,7 +25,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     action::{Action, Assignment},
-    call::{CallState, GET, Manner, Origin, Outcome, Within},
+    call::{CallState, Manner, Outcome, Within, Work},
     data::Data,
     failures::CANCELLED,
     groups::{Groups, first_of},
@@ -251,7 +251,7 @@ impl Nests {
         if self.by_call.get(&id).is_some_and(needs_none) {
             self.reclaim_worker(data, id);
         }
-        if !matches!(data.calls[&id].origin, Origin::Get(_)) {
+        if let Work::Task(_) = data.calls[&id].work {
             data.free(id, member);
         }
     }
@@ -267,10 +267,9 @@ impl Nests {
         let elsewhere = reads.filter_map(|read| data.source_for(*read, member)).collect();
         let assignment = Assignment {
             call: id,
-            task: &GET,
+            work: Work::Get(execution),
             mark: Mark::default(),
             tries: 0,
-            reader: Some(execution),
             arguments,
             in_place: Vec::new(),
             manner: Manner::default(),

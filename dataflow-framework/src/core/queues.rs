@@ -8,7 +8,7 @@ pub(super) use self::placing::LaneKind;
 use self::placing::Lanes;
 use super::{
     action::{Action, Assignment},
-    call::{Call, CallState, Cause, Failing, Manner},
+    call::{Call, CallState, Cause, Failing, Manner, Work},
     data::Data,
     demand::Demand,
     levels::Levels,
@@ -122,7 +122,7 @@ impl Queues {
         // The call may have been cancelled since, or wait for a lost input.
         let Some(call) = data.calls.get(&id).filter(|call| call.state == CallState::Worker) else { return };
         let (task, mark, tries, arguments) =
-            (call.task, call.mark, call.failures, Arc::clone(&call.arguments));
+            (call.task(), call.mark, call.failures, Arc::clone(&call.arguments));
         let manner = self.manner(data, observed, id, call);
         let has_one_run = manner.has_one_run() && call.failures == call.options.retry;
         let member = self.fit(data, id, member);
@@ -147,9 +147,8 @@ impl Queues {
         let call = data.calls.get_mut(&id).expect("it is unfinished");
         (call.state, call.is_earlier, call.taken) = (CallState::Runs(member), false, taken);
         observed.of(task).moved_bytes += moved_bytes;
-        let reader = None;
-        let assignment =
-            Assignment { call: id, task, mark, tries, reader, arguments, in_place, manner, elsewhere };
+        let work = Work::Task(task);
+        let assignment = Assignment { call: id, work, mark, tries, arguments, in_place, manner, elsewhere };
         observed.see(Seen::Assigns { call: id, to: member.0 });
         data.actions.push(Action::Assign(member, assignment));
     }
@@ -169,7 +168,7 @@ impl Queues {
         let first = data.calls.of_program().next().map_or(end, |(first, _)| first);
         let calls = data.calls.of_program().rev().map(|(id, call)| {
             let versions = call.written(id).filter_map(|version| data.versions.get(&version));
-            (id, call.task, versions.flat_map(|version| version.readers.iter().copied()))
+            (id, call.task(), versions.flat_map(|version| version.readers.iter().copied()))
         });
         self.levels.compute(first, end, calls);
         self.ready.reorder(&self.levels);
@@ -201,7 +200,7 @@ impl Queues {
     }
 
     pub(super) fn record_duration(&mut self, data: &mut Data, observed: &mut Observed, id: CallId, ns: u64) {
-        let task = data.calls[&id].task;
+        let task = data.calls[&id].task();
         data.members.took(task, ns);
         self.levels.ended(task, ns);
         observed.of(task).ran(ns);

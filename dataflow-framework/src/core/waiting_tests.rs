@@ -57,7 +57,9 @@ fn written(graph: &mut Graph, id: CallId, member: Member) {
 /// Returns the newly assigned calls with their members.
 fn assigned(graph: &mut Graph) -> Vec<(CallId, Member)> {
     let assigned = graph.actions().into_iter().filter_map(|action| match action {
-        Action::Assign(member, assignment) if assignment.reader.is_none() => Some((assignment.call, member)),
+        Action::Assign(member, assignment) if assignment.work.task().is_some() => {
+            Some((assignment.call, member))
+        }
         _ => None,
     });
     assigned.collect()

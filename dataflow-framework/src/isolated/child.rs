@@ -21,7 +21,7 @@ use super::{
     stream::{Broken, receive, receive_value, send, send_value},
 };
 use crate::{
-    core::{Assignment, Manner, Mark},
+    core::{Assignment, Manner, Mark, Work},
     failure::{Failed, Trouble},
     invocation::Put,
     node::run_here,
@@ -110,10 +110,9 @@ fn run_request(tasks: &Tasks, request: Request, inputs: Vec<Value>) -> Result<Ve
     })?;
     let assignment = Assignment {
         call: 0,
-        task,
+        work: Work::Task(task),
         mark: Mark::default(),
         tries: 0,
-        reader: None,
         arguments: Arc::from(arguments),
         in_place: Vec::new(),
         manner: Manner { once_token, ..Manner::default() },

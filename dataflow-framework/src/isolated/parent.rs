@@ -105,8 +105,8 @@ fn ask(
     guard.on_greeted();
     let left = time_left().map(|left| u64::try_from(left.as_millis()).unwrap_or(u64::MAX));
     let request = Request {
-        module: assignment.task.module.to_owned(),
-        name: assignment.task.name.to_owned(),
+        module: assignment.task().module.to_owned(),
+        name: assignment.task().name.to_owned(),
         arguments: assignment.arguments.to_vec(),
         inputs: inputs.len(),
         left_ms: left,

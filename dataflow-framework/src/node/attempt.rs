@@ -51,7 +51,7 @@ pub(super) fn default_outputs(
     failed: Failed,
     nesting: &dyn Nesting,
 ) -> Result<Written> {
-    match assignment.task.default_outputs.filter(|_| ignores(assignment)) {
+    match assignment.task().default_outputs.filter(|_| ignores(assignment)) {
         Some(default_outputs) => {
             // The calls made by the failed task no longer matter.
             nesting.restart();
@@ -100,7 +100,7 @@ pub(crate) fn run_here(
     deadline: Option<Instant>,
     nesting: &dyn Nesting,
 ) -> Result<Vec<Put>> {
-    let run = |inputs| run_once(assignment, inputs, assignment.task.run, nesting);
+    let run = |inputs| run_once(assignment, inputs, assignment.task().run, nesting);
     let (written, in_trouble) = trouble::during(|| {
         deadline::during(deadline, || {
             once::during(assignment.manner.once_token, || {

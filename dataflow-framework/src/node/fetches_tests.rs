@@ -9,7 +9,7 @@ use super::{
     fetches::{Ask, Fetches, Missing, PIECE_BYTES, PIECE_BYTES_MAX, Piece, pieces_of, size_of_piece},
 };
 use crate::{
-    core::{Assignment, Manner, Mark},
+    core::{Assignment, Manner, Mark, Work},
     encoding::encode,
     ids::{Argument, CallId, VersionId},
     spilled::{Digest, digest},
@@ -168,10 +168,9 @@ fn reader(call: CallId, in_place: bool) -> Assignment {
     let argument = if in_place { Argument::Update(VERSION) } else { Argument::Read(VERSION) };
     Assignment {
         call,
-        task: &NOT_RUN,
+        work: Work::Task(&NOT_RUN),
         mark: Mark::default(),
         tries: 0,
-        reader: None,
         arguments: vec![argument].into(),
         in_place: if in_place { vec![true] } else { Vec::new() },
         manner: Manner::default(),

@@ -5,12 +5,11 @@ use taskwork::NodeId;
 
 use super::{fetches::Missing, stopwatch::Timing};
 use crate::{
-    core::{Answer, Assignment, Capacity, Held, History, Lack, Manner, Mark, Outcome, Step},
+    core::{Answer, Assignment, Capacity, Held, History, Lack, Manner, Mark, Outcome, Step, Work},
     encoding::{decode, encode},
     failure::Failed,
     ids::{Argument, CallId, Execution, VersionId},
     options::Options,
-    task::TaskDef,
 };
 
 /// An order of the node of the program to another node.
@@ -112,16 +111,18 @@ pub(crate) trait Report: Send + Sync {
 impl Order {
     /// Creates the order to run a call; `missing` are its inputs that are not on the node.
     pub(crate) fn assign(assignment: &Assignment, missing: Vec<Missing>) -> Self {
-        let Assignment { call, task, mark, arguments, tries, reader, in_place, manner, elsewhere: _ } =
-            assignment;
-        let TaskDef { module, name, .. } = **task;
+        let Assignment { call, work, mark, arguments, tries, in_place, manner, elsewhere: _ } = assignment;
+        let (module, name, reader) = match *work {
+            Work::Task(task) => (task.module, task.name, None),
+            Work::Get(execution) => ("", "", Some(execution)),
+        };
         Self::Assign {
             call: *call,
             module: module.to_owned(),
             name: name.to_owned(),
             mark: *mark,
             tries: *tries,
-            reader: *reader,
+            reader,
             arguments: arguments.to_vec(),
             in_place: in_place.clone(),
             manner: *manner,

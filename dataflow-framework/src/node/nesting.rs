@@ -8,7 +8,7 @@ use super::{
     waits::Given,
 };
 use crate::{
-    core::{Answer, Assignment, Mark, Step},
+    core::{Answer, Assignment, Mark, Step, Work},
     failure::Failed,
     ids::{Argument, CallId, Execution, VersionId},
     invocation::Put,
@@ -79,7 +79,7 @@ pub(crate) fn end(with: Failed) -> ! {
 impl Executor {
     /// Queues a call, or passes its input to the task that waits for it.
     pub(super) fn run_or_give(self: &Arc<Self>, epoch: u64, assignment: Assignment) {
-        let Some(execution) = assignment.reader else {
+        let Work::Get(execution) = assignment.work else {
             return self.queue.push(Arc::clone(self), epoch, assignment);
         };
         let version = assignment.arguments.iter().flat_map(Argument::versions).next();

@@ -33,7 +33,7 @@ impl Executor {
         written: Result<Written, Failed>,
         ns: u64,
     ) -> Outcome {
-        let Assignment { call, task, mark, .. } = *assignment;
+        let Assignment { call, work, mark, .. } = *assignment;
         let put = |written: Vec<Put>, may_differ: bool| -> Result<Vec<u64>, Failed> {
             let (mut kept, mut handed_on) = (Vec::new(), Vec::new());
             let bytes = (0..).zip(written).map(|(slot, put)| {
@@ -83,7 +83,7 @@ impl Executor {
             })
         });
         outcome.unwrap_or_else(|failed| match failed.trouble {
-            Trouble::Task => Outcome::Failed(Failure::new(task.name, call, failed.reason)),
+            Trouble::Task => Outcome::Failed(Failure::new(work.name(), call, failed.reason)),
             _ => self.unfit(assignment, failed),
         })
     }
@@ -93,7 +93,7 @@ impl Executor {
         let Failed { reason, trouble } = failed;
         let reason = self.here(&reason);
         if !self.has_peers {
-            return Outcome::Failed(Failure::new(assignment.task.name, assignment.call, reason));
+            return Outcome::Failed(Failure::new(assignment.work.name(), assignment.call, reason));
         }
         let cause = match trouble {
             Trouble::Version(version) => {

@@ -90,7 +90,7 @@ impl RunningCall {
     }
 
     pub(crate) fn task(&self) -> &'static str {
-        self.assignment.task.name
+        self.assignment.work.name()
     }
 
     pub(crate) fn call(&self) -> u64 {
@@ -165,7 +165,7 @@ impl Executor {
         // Only a call whose failure is ignored needs its inputs again; other calls may change them in place.
         let inputs = if attempt::ignores(&assignment) { inputs.to_vec() } else { Vec::new() };
         let watched = self.queue.watch(deadline, move || {
-            let task = assignment.task.name;
+            let task = assignment.work.name();
             tracing::warn!(task, call, ?timeout, "a call has exceeded its timeout; its thread is abandoned");
             let written =
                 attempt::default_outputs(&assignment, inputs, deadline::exceeded(timeout), executor.nesting);

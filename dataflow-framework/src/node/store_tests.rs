@@ -6,7 +6,7 @@ use super::{
     store::{Inputs, Lacking, Store},
 };
 use crate::{
-    core::{Assignment, Manner, Mark},
+    core::{Assignment, Manner, Mark, Work},
     failure::Trouble,
     ids::{Argument, VersionId},
     task::NOT_RUN,
@@ -38,10 +38,9 @@ fn put(store: &Store, calls: std::ops::Range<u64>) -> u64 {
 fn reads(arguments: Vec<Argument>, in_place: Vec<bool>) -> Assignment {
     Assignment {
         call: 1_000,
-        task: &NOT_RUN,
+        work: Work::Task(&NOT_RUN),
         mark: Mark::default(),
         tries: 0,
-        reader: None,
         arguments: arguments.into(),
         in_place,
         manner: Manner::default(),

@@ -12,7 +12,7 @@ use rustc_hash::FxHashMap;
 use self::read_cache::ReadCache;
 use super::{
     action::Action,
-    call::{Call, CallState, Origin, Within},
+    call::{Call, CallState, Within},
     calls::Calls,
     demand::Lack,
     journal::Journal,
@@ -79,16 +79,13 @@ impl Data {
 
     /// Returns the position of a nested call.
     pub(in crate::core) fn within(&self, id: CallId) -> Option<Within> {
-        match self.calls.get(&id)?.origin {
-            Origin::Task(within) => Some(within),
-            Origin::Program | Origin::Get(_) => None,
-        }
+        self.calls.get(&id)?.within
     }
 
     /// Returns the claim of a known call on its member.
     pub(in crate::core) fn claim_of(&self, id: CallId) -> Claim {
         let call = &self.calls[&id];
-        Claim::of(call.demand(), call.task)
+        Claim::of(call.demand(), call.task())
     }
 
     /// Records that a call was assigned to a member.
@@ -125,7 +122,7 @@ impl Data {
         let waits = |call: &&Call| matches!(call.state, CallState::Inputs(_) | CallState::Worker);
         let Some(call) = self.calls.get(&id).filter(waits) else { return false };
         let is_present = |version| self.versions.get(&version).is_some_and(Version::is_present);
-        !self.journal.history_has(id, call.origin) && !call.written(id).any(is_present)
+        !self.journal.history_has(id, call.within) && !call.written(id).any(is_present)
     }
 
     /// Returns the mark of a version that exists, but not on the node of the program.
@@ -152,7 +149,7 @@ impl Data {
     }
 
     pub(in crate::core) fn failure_of(&self, id: CallId, reason: impl Into<String>) -> Failure {
-        let task = self.calls.get(&id).map_or("", |call| call.task.name);
+        let task = self.calls.get(&id).map_or("", |call| call.work.name());
         self.located(id, Failure::new(task, id, reason))
     }
 
@@ -172,11 +169,7 @@ impl Data {
 
     /// Adds a completed call to the news for the other nodes.
     pub(in crate::core) fn add_end(&mut self, id: CallId) {
-        match self.calls.get(&id).map(|call| call.origin) {
-            Some(Origin::Task(within)) => self.add_end_within(id, Some(within.root)),
-            Some(Origin::Get(_)) => {}
-            Some(Origin::Program) | None => self.add_end_within(id, None),
-        }
+        self.add_end_within(id, self.within(id).map(|within| within.root));
     }
 
     /// Adds a completed call to the news for the other nodes: one within `root`, or one of the program.

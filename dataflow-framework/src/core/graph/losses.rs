@@ -78,7 +78,7 @@ impl Graph {
             if call.deaths > DEATHS_MAX {
                 let reason =
                     format!("{} nodes were lost to which it was assigned, one after another", call.deaths);
-                let failure = Failure::new(call.task.name, id, reason);
+                let failure = Failure::new(call.work.name(), id, reason);
                 if !self.recording.record_failure(&mut self.data, id, &failure) {
                     self.fail_permanently(id, &failure);
                 }
@@ -189,7 +189,7 @@ impl Graph {
             self.nests.child_begins(&self.data, id.call);
             let call = &self.data.calls[&id.call];
             self.observed.figures.repeated += 1;
-            self.observed.of(call.task).repeated += 1;
+            self.observed.of(call.task()).repeated += 1;
             let arguments = Arc::clone(&call.arguments);
             let (mut missing, mut has_failed) = (0, false);
             for input in arguments.iter().flat_map(Argument::versions) {
@@ -223,7 +223,7 @@ impl Graph {
         let Some(Once { mark, values, .. }) = self.data.journal.once(id.call) else { return false };
         let value = values.as_ref().and_then(|values| values.get(id.slot as usize));
         let Some(value) = value else {
-            let task = self.data.calls.get(&id.call).map_or("", |call| call.task.name);
+            let task = self.data.calls.get(&id.call).map_or("", |call| call.work.name());
             let reason = "what it has written was with nodes that are lost, and it must not run again, since it has an \
                           effect or might write something else: it is larger than what goes to the journal";
             let failure = Failure::new(task, id.call, reason);

@@ -7,16 +7,26 @@ use super::Graph;
 use crate::{
     core::{
         action::Action,
-        call::{Call, CallState, GET, NewCall, Origin, Outcome, UNKNOWN, Within},
+        call::{Call, CallState, NewCall, Outcome, Within, Work},
         mark::Mark,
         members::{Claim, Member},
         nests::{Answer, Nest, Step, TaskCall, take_one},
         version::{Copies, State, Version},
     },
-    failure::Failure,
+    failure::{Failed, Failure},
     ids::{Argument, CallId, Execution, VersionId, number_of_get, number_within},
     options::{OnFailure, Options},
-    task::Tasks,
+    task::{TaskDef, Tasks},
+};
+
+/// A placeholder for a task that is not in the table of the program.
+const UNKNOWN: TaskDef = TaskDef {
+    name: "unknown",
+    module: module_path!(),
+    signature: "",
+    options: Options::DEFAULT,
+    run: |_| Err(Failed::of("it is not run")),
+    default_outputs: None,
 };
 
 impl Graph {
@@ -107,7 +117,7 @@ impl Graph {
         }
         let new = NewCall { task, number, options, arguments, writes, refused, merge: None, commute: None };
         let left = self.nests.remove_left_handles(parent, id, writes);
-        self.add(id, new, mark, known.filter(|known| known.mark == mark), Origin::Task(within));
+        self.add(id, new, mark, known.filter(|known| known.mark == mark), Some(within));
         // A handle of an earlier execution becomes one of this execution.
         for version in left {
             self.data.version_mut(version).handles -= 1;
@@ -149,7 +159,7 @@ impl Graph {
         let id = number_of_get(execution, nest.gets);
         nest.get = Some(id);
         let arguments = vec![Argument::Read(version)];
-        let call = Call::new(&GET, Origin::Get(execution), Mark::default(), Options::DEFAULT, arguments, 0);
+        let call = Call::new(Work::Get(execution), None, Mark::default(), Options::DEFAULT, arguments, 0);
         self.data.calls.insert(id, call);
         self.data.unfinished += 1;
         self.data.version_mut(version).add_dependant(Some(id));
@@ -192,7 +202,7 @@ impl Graph {
     /// Handles the outcome of the task of a call. Returns it if the call has the same outcome now; otherwise
     /// nested calls are unfinished.
     pub(super) fn of_nest(&mut self, id: CallId, outcome: Outcome) -> Option<Outcome> {
-        if let Some(Origin::Get(_)) = self.data.calls.get(&id).map(|call| call.origin) {
+        if let Some(Work::Get(_)) = self.data.calls.get(&id).map(|call| call.work) {
             // The task itself reports the value that it waits for.
             return None;
         }
@@ -251,7 +261,7 @@ impl Graph {
             self.nest_ends(id);
             return self.failed(id, &failure);
         }
-        self.data.members.took(self.data.calls[&id].task, ns);
+        self.data.members.took(self.data.calls[&id].task(), ns);
         self.hand_on(id, &handed_on);
         self.written(id, member, &bytes);
     }
@@ -331,17 +341,14 @@ impl Graph {
     }
 
     /// Notes that a call has ended. The task that has made it may have waited for it.
-    pub(super) fn child_ends(&mut self, id: CallId, origin: Origin) {
-        match origin {
-            Origin::Task(Within { parent, position, .. }) => {
-                if let Some(nest) = self.nests.by_call.get_mut(&parent) {
-                    nest.unfinished.remove(&position);
-                    self.nests.recheck_waiting(&mut self.data, parent);
-                    self.complete(parent);
-                }
-            }
-            Origin::Program => self.replay.on_over(&mut self.data, &mut self.recording, id),
-            Origin::Get(_) => {}
+    pub(super) fn child_ends(&mut self, id: CallId, within: Option<Within>) {
+        let Some(Within { parent, position, .. }) = within else {
+            return self.replay.on_over(&mut self.data, &mut self.recording, id);
+        };
+        if let Some(nest) = self.nests.by_call.get_mut(&parent) {
+            nest.unfinished.remove(&position);
+            self.nests.recheck_waiting(&mut self.data, parent);
+            self.complete(parent);
         }
     }
 

@@ -7,7 +7,7 @@ use super::Graph;
 use crate::{
     core::{
         action::Action,
-        call::{CallState, Cause, Origin, Outcome, Unfit},
+        call::{CallState, Cause, Outcome, Unfit, Work},
         failures::CANCELLED,
         groups::Group,
         journal::{fact::Fact, recording::After},
@@ -114,7 +114,7 @@ impl Graph {
         if let Some(version) = damaged {
             self.on_damaged(version, member, &reason);
         }
-        let task = self.data.calls[&id].task.name;
+        let task = self.data.calls[&id].work.name();
         if self.queues.on_unfit(&mut self.data, id, member, cause) {
             return self.failed(id, &Failure::new(task, id, reason));
         }
@@ -233,7 +233,7 @@ impl Graph {
         self.nest_ends(id);
         self.reductions.remove(id);
         self.chains.remove(id);
-        let origin = self.data.calls[&id].origin;
+        let within = self.data.within(id);
         let written = self.data.calls[&id].written(id);
         if !self.data.has_losses || self.data.calls[&id].writes == 0 {
             self.data.forget_call(id);
@@ -246,7 +246,7 @@ impl Graph {
         if self.data.calls.get(&id).is_some_and(|call| call.known == 0) {
             self.data.forget_call(id);
         }
-        self.child_ends(id, origin);
+        self.child_ends(id, within);
     }
 
     /// Records that a member has a version.
@@ -335,9 +335,9 @@ impl Graph {
             return;
         }
         let call = self.data.calls.get_mut(&id).expect("it is unfinished");
-        match call.origin {
-            Origin::Get(execution) => self.nests.answer_get(&mut self.data, id, execution),
-            Origin::Program | Origin::Task(_) => self.queues.push(&mut self.data, id),
+        match call.work {
+            Work::Get(execution) => self.nests.answer_get(&mut self.data, id, execution),
+            Work::Task(_) => self.queues.push(&mut self.data, id),
         }
     }
 
@@ -348,7 +348,7 @@ impl Graph {
         call.failures += 1;
         if call.failures <= call.options.retry {
             self.observed.figures.retries += 1;
-            self.observed.of(call.task).retries += 1;
+            self.observed.of(call.task()).retries += 1;
             return self.requeue(id);
         }
         if !self.recording.record_failure(&mut self.data, id, failure) {
@@ -386,7 +386,7 @@ impl Graph {
 
     /// Handles a call that has failed and has written defaults.
     fn ignored(&mut self, id: CallId, reason: &str) {
-        let of = self.data.calls[&id].task;
+        let of = self.data.calls[&id].task();
         let task = of.name;
         // A recomputation has been logged before.
         if !self.data.journal.history().is_ignored(id) {
@@ -409,9 +409,9 @@ impl Graph {
             call.state = CallState::Done;
             self.data.unfinished -= 1;
             let (arguments, written) = (Arc::clone(&call.arguments), call.written(id));
-            match call.origin {
-                Origin::Get(execution) => self.nests.get_fails(&mut self.data, execution, failure),
-                Origin::Program | Origin::Task(_) => self.observed.record_unsuccessful(call.task, id),
+            match call.work {
+                Work::Get(execution) => self.nests.get_fails(&mut self.data, execution, failure),
+                Work::Task(task) => self.observed.record_unsuccessful(task, id),
             }
             for id in written {
                 // If the call had run before, some versions may exist, or be no longer needed.

@@ -4,7 +4,7 @@ use super::Graph;
 use crate::{
     core::{
         action::Action,
-        call::{CallState, Origin},
+        call::CallState,
         failures::CANCELLED,
         journal::fact::{Choice, Decision, Fact},
         mark::Mark,
@@ -92,8 +92,8 @@ impl Graph {
     pub(super) fn on_ended_before(&mut self, id: CallId) {
         let call = self.data.calls.get_mut(&id).expect("it was made");
         call.state = CallState::Done;
-        let (origin, writes) = (call.origin, call.writes);
-        if let Origin::Program = origin {
+        let (is_nested, writes) = (call.within.is_some(), call.writes);
+        if !is_nested {
             // If it runs again, its task repeats its calls.
             self.replay.on_over(&mut self.data, &mut self.recording, id);
         }

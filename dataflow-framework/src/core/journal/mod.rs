@@ -25,7 +25,7 @@ use self::{
     fact::{Ended, Fact},
     history::History,
 };
-use super::{call::Origin, mark::Mark};
+use super::{call::Within, mark::Mark};
 use crate::ids::{CallId, VersionId};
 
 /// The maximum total size of call output in the journal, in bytes. Later output counts as large.
@@ -128,11 +128,10 @@ impl Journal {
     }
 
     /// Returns whether a call has completed in an earlier run.
-    pub(in crate::core) fn history_has(&self, id: CallId, origin: Origin) -> bool {
-        match origin {
-            Origin::Program => self.history.has_ended(id),
-            Origin::Task(within) => self.history.has_ended_within(within.root, id),
-            Origin::Get(_) => false,
+    pub(in crate::core) fn history_has(&self, id: CallId, within: Option<Within>) -> bool {
+        match within {
+            Some(within) => self.history.has_ended_within(within.root, id),
+            None => self.history.has_ended(id),
         }
     }
 

@@ -11,7 +11,7 @@ use std::{
 
 use super::super::{
     action::Action,
-    call::{CallState, Origin, Outcome},
+    call::{CallState, Outcome, Within},
     data::Data,
     failures::CANCELLED,
     journal::fact::{Ended, Fact},
@@ -137,7 +137,7 @@ impl Recording {
             }
             let call = data.calls.get_mut(&id).expect("it can be cancelled");
             call.state = CallState::Recorded;
-            let failure = Failure::new(call.task.name, id, CANCELLED);
+            let failure = Failure::new(call.work.name(), id, CANCELLED);
             self.outcomes.insert(id, After::Failed(failure));
             match cancelled.last_mut() {
                 Some(last) if last.end == id => last.end += 1,
@@ -282,7 +282,7 @@ impl Recording {
         &self,
         data: &Data,
         id: CallId,
-        origin: Origin,
+        within: Option<Within>,
         has_failed: bool,
         runs_on: Option<Member>,
     ) -> Made {
@@ -295,7 +295,7 @@ impl Recording {
         };
         if has_failed {
             Made::Failed
-        } else if data.journal.is_permanent(id) || (data.journal.history_has(id, origin) && !is_made_again) {
+        } else if data.journal.is_permanent(id) || (data.journal.history_has(id, within) && !is_made_again) {
             Made::Over
         } else {
             Made::Unfinished

@@ -26,10 +26,7 @@ use super::{
     },
     Queues,
 };
-use crate::{
-    ids::{CallId, NESTED_BIT},
-    task::TaskDef,
-};
+use crate::ids::{CallId, NESTED_BIT};
 
 /// The waiting calls with requirements.
 #[derive(Debug, Default)]
@@ -135,9 +132,9 @@ impl Queues {
             return;
         };
         if !std::mem::replace(&mut lane.is_told, true) {
-            let TaskDef { name, .. } = data.calls[&id].task;
+            let task = data.calls[&id].work.name();
             tracing::warn!(
-                task = name,
+                task,
                 call = id,
                 "a call waits for a node: it needs {lack}; start one that has it"
             );
