@@ -177,7 +177,6 @@ impl Call {
         }
     }
 
-    /// Returns the task that it runs.
     pub(super) fn task(&self) -> &'static TaskDef {
         self.work.task().expect("a wait for a value needs no worker, and has no outcome")
     }
@@ -191,7 +190,6 @@ impl Call {
         self.arguments.iter().flat_map(Argument::versions).copied()
     }
 
-    /// Returns the versions that it writes.
     pub(super) fn written(&self, call: CallId) -> impl Iterator<Item = VersionId> + use<> {
         (0..self.writes).map(move |slot| VersionId { call, slot })
     }

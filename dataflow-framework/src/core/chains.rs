@@ -58,19 +58,16 @@ struct Turn {
 }
 
 impl Chains {
-    /// Returns the recorded decisions.
     pub(super) fn facts(&self) -> impl Iterator<Item = Fact> {
         self.order.decisions().map(|(call, with)| Fact::Commuted { call, with })
     }
 
-    /// Restores a recorded decision.
     pub(super) fn recall(&mut self, call: CallId, with: CallId) {
         if self.order.recall(call, with) {
             *self.awaited.entry(with).or_default() += 1;
         }
     }
 
-    /// Counts one repeated exchange of a turn.
     fn count_exchange(&mut self, with: CallId) {
         if let Some(turns) = self.awaited.get_mut(&with) {
             *turns -= 1;
@@ -88,7 +85,6 @@ impl Chains {
             && !self.awaited.contains_key(&call)
     }
 
-    /// Adds the next call to a chain.
     pub(super) fn join(&mut self, call: CallId, Commute { chain, at }: Commute) {
         let undecided = &mut self.by_first.entry(chain).or_default().undecided;
         undecided.insert(call, Turn { at, kept: Vec::new() });
@@ -168,7 +164,6 @@ impl Chains {
         }
     }
 
-    /// Exchanges the work of two turns of a chain.
     pub(super) fn exchange_turns(&mut self, data: &mut Data, one: CallId, other: CallId) {
         if one == other {
             return;

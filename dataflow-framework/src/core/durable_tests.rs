@@ -2,7 +2,7 @@
 
 use super::{
     Action, Capacity, Choice, Decision, Divergence, Fact, Graph, Held, Input, Mark, Member, Outcome,
-    graph_tests::{new_call, version},
+    graph_tests::{graph_of, new_call, version},
 };
 use crate::{
     failure::Failure,
@@ -17,11 +17,8 @@ const EFFECT: Options = Options { effect: true, ..Options::DEFAULT };
 
 /// Creates the graph of a program with a journal, and one worker on each of three members.
 fn graph() -> Graph {
-    let mut graph = Graph::new(true);
+    let mut graph = graph_of([1, 1, 1]);
     graph.journal().enable();
-    for member in [Member::HERE, THERE, ELSEWHERE] {
-        graph.joined(member, Capacity::of_workers(1));
-    }
     graph
 }
 

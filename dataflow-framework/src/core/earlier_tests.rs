@@ -2,7 +2,7 @@
 
 use super::{
     Action, Capacity, Divergence, Graph, Held, History, Input, Mark, Member, Outcome,
-    graph_tests::{new_call, version},
+    graph_tests::{assigned, assigned_to, graph_of, new_call, version, written_by as written},
 };
 use crate::{
     failure::Failure,
@@ -12,34 +12,14 @@ use crate::{
 
 const THERE: Member = Member(1);
 
-/// Creates a graph of two members with one worker each.
 fn graph() -> Graph {
-    let mut graph = Graph::new(true);
-    graph.joined(Member::HERE, Capacity::of_workers(1));
-    graph.joined(THERE, Capacity::of_workers(1));
-    graph
+    graph_of([1, 1])
 }
 
 /// Makes a call that reads these versions and writes one.
 fn call(graph: &mut Graph, id: CallId, reads: &[VersionId]) {
     let arguments = vec![Argument::ReadAll(reads.to_vec())];
     graph.call(id, new_call(arguments, 1, Options::DEFAULT));
-}
-
-fn assigned(graph: &mut Graph) -> Vec<CallId> {
-    let actions = graph.actions().into_iter();
-    actions.filter_map(|action| assigned_call(&action)).collect()
-}
-
-fn assigned_call(action: &Action) -> Option<CallId> {
-    match action {
-        Action::Assign(_, assignment) => Some(assignment.call),
-        _ => None,
-    }
-}
-
-fn written(graph: &mut Graph, id: CallId, member: Member) {
-    graph.ended(id, member, Outcome::Written { bytes: vec![8], ns: 1_000_000 });
 }
 
 /// Makes a chain of calls, and returns the marks of their outputs.
@@ -54,16 +34,11 @@ fn chain(graph: &mut Graph, calls: CallId) -> Vec<Mark> {
 /// Completes all calls, on every member.
 fn complete_all(graph: &mut Graph) {
     loop {
-        let actions = graph.actions();
-        let running = actions.iter().filter_map(|action| match action {
-            Action::Assign(member, assignment) => Some((*member, assignment.call)),
-            _ => None,
-        });
-        let running: Vec<_> = running.collect();
+        let running = assigned_to(graph);
         if running.is_empty() {
             return;
         }
-        for (member, id) in running {
+        for (id, member) in running {
             written(graph, id, member);
         }
     }

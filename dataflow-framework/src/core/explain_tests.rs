@@ -3,8 +3,8 @@
 use dataflow_view::{Explanation, Place, State};
 
 use super::{
-    Capacity, Graph, Member, Outcome,
-    graph_tests::{new_call, version},
+    Graph, Member, Outcome,
+    graph_tests::{graph_of, new_call, version},
 };
 use crate::{
     failure::Failure,
@@ -14,12 +14,8 @@ use crate::{
 
 const OTHER: Member = Member(1);
 
-/// Creates a graph of two members with one worker each.
 fn graph() -> Graph {
-    let mut graph = Graph::new(true);
-    graph.joined(Member::HERE, Capacity::of_workers(1));
-    graph.joined(OTHER, Capacity::of_workers(1));
-    graph
+    graph_of([1, 1])
 }
 
 fn call(graph: &mut Graph, id: CallId, reads: &[CallId]) {

@@ -25,13 +25,11 @@ pub(super) struct Failures {
 }
 
 impl Failures {
-    /// Closes the group of the program that was opened last.
     pub(super) fn close_group(&mut self, data: &Data, calls: Range<CallId>) {
         self.groups.close(&calls);
         self.groups.forget_ended(|calls| !data.calls.any_unfinished(calls));
     }
 
-    /// Records a failure that the program must receive.
     pub(super) fn report_failure(
         &mut self,
         data: &Data,

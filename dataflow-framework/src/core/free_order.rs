@@ -47,7 +47,6 @@ impl<D: Copy> FreeOrder<D> {
         self.held.values().any(|held| *held == Held::Unrecorded)
     }
 
-    /// Returns the reduction or chain of an undecided call.
     pub(super) fn of(&self, call: CallId) -> Option<CallId> {
         match self.held.get(&call) {
             Some(Held::Undecided(first)) => Some(*first),
@@ -59,32 +58,26 @@ impl<D: Copy> FreeOrder<D> {
         self.held.insert(call, Held::Undecided(first));
     }
 
-    /// Removes a call that is decided, or has ended.
     pub(super) fn leave(&mut self, call: CallId) {
         self.held.remove(&call);
     }
 
-    /// Notes that a reduction or chain has changed.
     pub(super) fn stir(&mut self, first: CallId) {
         self.stirred.insert(first);
     }
 
-    /// Forgets that a reduction or chain has changed.
     pub(super) fn calm(&mut self, first: CallId) {
         self.stirred.remove(&first);
     }
 
-    /// Takes a reduction or chain with changes.
     pub(super) fn pop_stirred(&mut self) -> Option<CallId> {
         self.stirred.pop_first()
     }
 
-    /// Returns the recorded decision about a call.
     pub(super) fn decision(&self, call: CallId) -> Option<D> {
         self.decided.get(&call).copied()
     }
 
-    /// Returns the recorded decisions.
     pub(super) fn decisions(&self) -> impl Iterator<Item = (CallId, D)> {
         self.decided.iter().map(|(call, decision)| (*call, *decision))
     }
@@ -104,7 +97,6 @@ impl<D: Copy> FreeOrder<D> {
         }
     }
 
-    /// Handles the record of a decision.
     pub(super) fn on_recorded(&mut self, data: &mut Data, queues: &mut Queues, id: CallId, decision: D) {
         self.decided.insert(id, decision);
         self.release(data, queues, id);

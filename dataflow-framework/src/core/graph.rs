@@ -213,12 +213,10 @@ impl Graph {
         mark
     }
 
-    /// Counts another handle of a version.
     pub(crate) fn retain(&mut self, version: VersionId) {
         self.data.version_mut(version).handles += 1;
     }
 
-    /// Removes one handle of a version.
     pub(crate) fn release(&mut self, version: VersionId) {
         self.data.release(version);
     }
@@ -241,7 +239,6 @@ impl Graph {
         if self.data.versions[&id].is_with(Member::HERE) { Input::Here } else { Input::Awaited }
     }
 
-    /// Records that the program no longer waits for a version.
     pub(crate) fn unwant(&mut self, version: VersionId) {
         let known = self.data.version_mut(version);
         known.is_wanted = false;
@@ -287,7 +284,6 @@ impl Graph {
         }
     }
 
-    /// Returns the actions to perform now.
     pub(crate) fn actions(&mut self) -> Vec<Action> {
         self.reductions.decide_merges(&mut self.data, &mut self.queues);
         self.decide_turns();
@@ -308,7 +304,6 @@ impl Graph {
         self.reductions.order.is_recording() || self.chains.order.is_recording() || self.data.is_preserving()
     }
 
-    /// Returns the calls by task and state.
     pub(crate) fn summary(&mut self) -> Summary {
         let mut unfinished = Vec::<[u64; 3]>::new();
         for (_, call) in self.data.calls.iter() {
@@ -328,13 +323,11 @@ impl Graph {
         }
     }
 
-    /// Returns the recorded calls; `None` if they were not recorded.
     pub(crate) fn recorded(&self) -> Option<Calls> {
         let states = self.data.calls.iter().filter(|(_, call)| call.state != CallState::Done);
         self.observed.calls(states.map(|(id, call)| (id, call.state.shown())))
     }
 
-    /// Returns the position of the task of a known call.
     pub(crate) fn task_index(&mut self, call: CallId) -> Option<usize> {
         let task = self.data.calls.get(&call)?.work.task()?;
         Some(self.observed.index(task))
@@ -346,22 +339,18 @@ impl Graph {
         Explaining { data, queues, next: replay.next(), failures: &failures.all }.explain(id, name)
     }
 
-    /// Returns the journal.
     pub(crate) fn journal(&mut self) -> &mut Journal {
         &mut self.data.journal
     }
 
-    /// Returns the statistics.
     pub(crate) fn observed(&mut self) -> &mut Observed {
         &mut self.observed
     }
 
-    /// Returns the state of earlier runs.
     pub(crate) fn replay(&mut self) -> &mut Replay {
         &mut self.replay
     }
 
-    /// Records that no member can join later.
     pub(crate) fn fix_members(&mut self) {
         self.queues.fix_members();
     }
@@ -371,12 +360,10 @@ impl Graph {
         self.queues.check();
     }
 
-    /// Opens a group that starts with the next call of the program.
     pub(crate) fn open_group(&mut self, start: CallId) {
         self.failures.groups.open(start);
     }
 
-    /// Closes the group of the program that was opened last.
     pub(crate) fn close_group(&mut self, calls: Range<CallId>) {
         self.failures.close_group(&self.data, calls);
     }
@@ -411,7 +398,6 @@ impl Graph {
         &self.failures.all
     }
 
-    /// Returns the failure that ends the program immediately.
     pub(crate) fn fatal(&self) -> Option<&Failure> {
         self.failures.fatal.as_ref()
     }

@@ -16,6 +16,44 @@ pub(super) fn new_call(arguments: Vec<Argument>, writes: u32, options: Options) 
     NewCall { task: &TASK, number: 0, options, arguments, writes, refused: None, merge: None, commute: None }
 }
 
+/// Creates a graph of members, which may be lost, with these numbers of workers.
+pub(super) fn graph_of(workers: impl IntoIterator<Item = u32>) -> Graph {
+    let mut graph = Graph::new(true);
+    for (member, workers) in (0..).map(Member).zip(workers) {
+        graph.joined(member, Capacity::of_workers(workers));
+    }
+    graph
+}
+
+/// Completes a call, with one small output.
+pub(super) fn written_by(graph: &mut Graph, id: CallId, member: Member) {
+    graph.ended(id, member, Outcome::Written { bytes: vec![8], ns: 1_000_000 });
+}
+
+/// Returns the newly assigned calls with their members.
+pub(super) fn assigned_to(graph: &mut Graph) -> Vec<(CallId, Member)> {
+    let assigned = graph.actions().into_iter().filter_map(|action| match action {
+        Action::Assign(member, assignment) if assignment.work.task().is_some() => {
+            Some((assignment.call, member))
+        }
+        _ => None,
+    });
+    assigned.collect()
+}
+
+/// Returns the newly assigned calls.
+pub(super) fn assigned(graph: &mut Graph) -> Vec<CallId> {
+    assigned_to(graph).into_iter().map(|(call, _)| call).collect()
+}
+
+pub(super) fn forgotten(graph: &mut Graph) -> Vec<(Member, VersionId)> {
+    let forgotten = graph.actions().into_iter().filter_map(|action| match action {
+        Action::Forget(member, version) => Some((member, version)),
+        _ => None,
+    });
+    forgotten.collect()
+}
+
 /// Creates a graph of one member with this number of workers, which is never lost.
 fn graph(workers: u32) -> Graph {
     let mut graph = Graph::new(false);
@@ -30,27 +68,6 @@ fn written(graph: &mut Graph, id: CallId) {
 
 fn call(graph: &mut Graph, id: CallId, arguments: Vec<Argument>, writes: u32) {
     graph.call(id, new_call(arguments, writes, Options::DEFAULT));
-}
-
-/// Returns the newly assigned calls.
-fn assigned(graph: &mut Graph) -> Vec<CallId> {
-    let actions = graph.actions().into_iter();
-    actions
-        .filter_map(|action| match action {
-            Action::Assign(_, assignment) => Some(assignment.call),
-            _ => None,
-        })
-        .collect()
-}
-
-fn forgotten(graph: &mut Graph) -> Vec<VersionId> {
-    let actions = graph.actions().into_iter();
-    actions
-        .filter_map(|action| match action {
-            Action::Forget(_, version) => Some(version),
-            _ => None,
-        })
-        .collect()
 }
 
 fn fail(graph: &mut Graph, id: CallId) {
@@ -116,7 +133,7 @@ fn version_without_readers_is_forgotten() {
     // The output has no handle.
     graph.release(version(1, 0));
     written(&mut graph, 1);
-    assert_eq!(forgotten(&mut graph), [version(0, 0), version(1, 0)]);
+    assert_eq!(forgotten(&mut graph), [(Member::HERE, version(0, 0)), (Member::HERE, version(1, 0))]);
     assert_eq!(graph.unfinished(), 0);
 }
 
@@ -210,17 +227,7 @@ fn graph_of_two() -> Graph {
 
 const THERE: Member = Member(1);
 
-/// Returns the newly assigned calls with their members.
-fn assigned_to(graph: &mut Graph) -> Vec<(CallId, Member)> {
-    let actions = graph.actions().into_iter();
-    let assigned = actions.filter_map(|action| match action {
-        Action::Assign(member, assignment) => Some((assignment.call, member)),
-        _ => None,
-    });
-    assigned.collect()
-}
-
-fn written_by(graph: &mut Graph, id: CallId, member: Member, bytes: u64) {
+fn written_bytes(graph: &mut Graph, id: CallId, member: Member, bytes: u64) {
     graph.ended(id, member, Outcome::Written { bytes: vec![bytes], ns: 1_000_000_000 });
 }
 
@@ -230,8 +237,8 @@ fn call_goes_to_member_with_most_input_bytes() {
     call(&mut graph, 0, vec![], 1);
     call(&mut graph, 1, vec![], 1);
     assert_eq!(assigned_to(&mut graph), [(0, Member::HERE), (1, THERE)]);
-    written_by(&mut graph, 0, Member::HERE, 1_000);
-    written_by(&mut graph, 1, THERE, 1_000_000);
+    written_bytes(&mut graph, 0, Member::HERE, 1_000);
+    written_bytes(&mut graph, 1, THERE, 1_000_000);
     call(&mut graph, 2, vec![Argument::Read(version(0, 0)), Argument::Read(version(1, 0))], 1);
     let actions = graph.actions();
     let [Action::Assign(THERE, assignment)] = &actions[..] else { panic!("{actions:?}") };
@@ -247,22 +254,22 @@ fn loss_recomputes_only_needed_data() {
         call(&mut graph, id, vec![], 1);
     }
     assert_eq!(assigned_to(&mut graph), [(0, Member::HERE), (1, THERE)]);
-    written_by(&mut graph, 0, Member::HERE, 1 << 30);
-    written_by(&mut graph, 1, THERE, 1 << 30);
+    written_bytes(&mut graph, 0, Member::HERE, 1 << 30);
+    written_bytes(&mut graph, 1, THERE, 1 << 30);
     call(&mut graph, 2, vec![Argument::Update(version(0, 0))], 1);
     call(&mut graph, 3, vec![Argument::Update(version(1, 0))], 1);
     graph.release(version(0, 0));
     graph.release(version(1, 0));
     assert_eq!(assigned_to(&mut graph), [(2, Member::HERE), (3, THERE)]);
-    written_by(&mut graph, 2, Member::HERE, 1 << 30);
-    written_by(&mut graph, 3, THERE, 1 << 30);
+    written_bytes(&mut graph, 2, Member::HERE, 1 << 30);
+    written_bytes(&mut graph, 3, THERE, 1 << 30);
     graph.lost(THERE);
     // The lost data has no reader yet.
     assert_eq!(assigned_to(&mut graph), []);
     call(&mut graph, 4, vec![Argument::Read(version(2, 0)), Argument::Read(version(3, 0))], 1);
     for id in [1, 3, 4] {
         assert_eq!(assigned_to(&mut graph), [(id, Member::HERE)]);
-        written_by(&mut graph, id, Member::HERE, 8);
+        written_bytes(&mut graph, id, Member::HERE, 8);
     }
     assert_eq!(graph.figures().repeated, 2);
     assert_eq!(graph.unfinished(), 0);
@@ -277,7 +284,7 @@ fn call_on_lost_member_runs_elsewhere() {
     graph.lost(THERE);
     assert_eq!(assigned_to(&mut graph), [(1, Member::HERE)]);
     // A late report of the lost member is ignored.
-    written_by(&mut graph, 1, THERE, 8);
+    written_bytes(&mut graph, 1, THERE, 8);
     assert_eq!(graph.unfinished(), 2);
 }
 
@@ -297,7 +304,7 @@ fn data_awaited_by_program_is_brought() {
     call(&mut graph, 1, vec![], 1);
     assert_eq!(assigned_to(&mut graph), [(0, Member::HERE), (1, THERE)]);
     assert!(matches!(graph.want(version(1, 0)), super::Input::Awaited));
-    written_by(&mut graph, 1, THERE, 8);
+    written_bytes(&mut graph, 1, THERE, 8);
     let actions = graph.actions();
     assert!(
         matches!(&actions[..], [Action::Bring(source)] if source.version == version(1, 0) && source.members == [THERE]),

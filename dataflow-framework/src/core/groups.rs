@@ -54,12 +54,10 @@ impl Groups {
         Some(*start..next)
     }
 
-    /// Opens a group whose first call would have this position.
     pub(super) fn open(&mut self, start: u64) {
         self.open.push((start, false));
     }
 
-    /// Closes the group that was opened last.
     pub(super) fn close(&mut self, calls: &Range<u64>) {
         self.open.pop();
         self.add(calls);

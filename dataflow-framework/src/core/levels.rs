@@ -70,7 +70,6 @@ impl Levels {
         index.and_then(|index| of_calls.get(index)).copied()
     }
 
-    /// Counts a new call.
     pub(super) fn made(&mut self) {
         self.new += 1;
     }

@@ -1,8 +1,8 @@
 //! Losses of members and data while other operations are under way.
 
 use super::{
-    Action, Capacity, Graph, Held, History, Input, Member, Outcome, Step, TaskCall,
-    graph_tests::{TASK, new_call, version},
+    Action, Capacity, Graph, Held, History, Input, Member, Step, TaskCall,
+    graph_tests::{TASK, assigned_to as assigned, graph_of, new_call, version, written_by as written},
 };
 use crate::{
     ids::{Argument, CallId, Execution, number_within},
@@ -14,31 +14,13 @@ const THIRD: Member = Member(2);
 
 /// Creates a graph with one worker, on `THERE`.
 fn graph() -> Graph {
-    let mut graph = Graph::new(true);
-    graph.joined(Member::HERE, Capacity::of_workers(0));
-    graph.joined(THERE, Capacity::of_workers(1));
-    graph
+    graph_of([0, 1])
 }
 
 /// Makes a call that reads the outputs of other calls and writes one version.
 fn call(graph: &mut Graph, id: CallId, reads: &[CallId]) {
     let reads = reads.iter().map(|read| version(*read, 0)).collect();
     graph.call(id, new_call(vec![Argument::ReadAll(reads)], 1, Options::DEFAULT));
-}
-
-/// Returns the newly assigned calls with their members.
-pub(super) fn assigned(graph: &mut Graph) -> Vec<(CallId, Member)> {
-    let actions = graph.actions().into_iter();
-    actions
-        .filter_map(|action| match action {
-            Action::Assign(member, assignment) => Some((assignment.call, member)),
-            _ => None,
-        })
-        .collect()
-}
-
-fn written(graph: &mut Graph, id: CallId, member: Member) {
-    graph.ended(id, member, Outcome::Written { bytes: vec![8], ns: 1_000_000 });
 }
 
 #[test]

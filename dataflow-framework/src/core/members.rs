@@ -216,7 +216,6 @@ impl Members {
         self.note(member);
     }
 
-    /// Records that a member has one call less.
     pub(super) fn ended(&mut self, member: Member, claim: Claim) {
         if let Some(load) = self.known.get_mut(&member) {
             load.release(claim);
@@ -242,7 +241,6 @@ impl Members {
         self.note(member);
     }
 
-    /// Records the duration of a call.
     pub(super) fn took(&mut self, task: &'static TaskDef, ns: u64) {
         let is_first = self.durations.took(task, ns);
         let key = TaskKey::of(task);

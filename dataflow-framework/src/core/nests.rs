@@ -136,7 +136,6 @@ pub(super) struct Nests {
 }
 
 impl Nests {
-    /// Returns the state of a call whose task makes calls.
     pub(super) fn nest(&mut self, parent: CallId) -> &mut Nest {
         self.by_call.get_mut(&parent).expect("its task makes calls")
     }

@@ -53,7 +53,6 @@ impl Observed {
         self.seen = Some(Vec::new());
     }
 
-    /// Adds an event, if there is an observer.
     pub(super) fn see(&mut self, seen: Seen) {
         if let Some(kept) = &mut self.seen {
             kept.push(seen);
@@ -72,7 +71,6 @@ impl Observed {
         self.is_timed = times;
     }
 
-    /// Returns the counts of a task.
     pub(super) fn of(&mut self, task: &'static TaskDef) -> &mut Tally {
         let index = self.index(task);
         &mut self.tallies[index]
@@ -124,7 +122,6 @@ impl Observed {
         Some(Calls { tasks: self.names(), calls, reads, omitted: recording.omitted })
     }
 
-    /// Returns the names of the tasks that were called.
     pub(crate) fn names(&self) -> Vec<String> {
         self.tallies.iter().map(|tally| tally.task.name.to_owned()).collect()
     }
@@ -153,7 +150,6 @@ impl Tally {
         }
     }
 
-    /// Records the duration of a call.
     pub(super) fn ran(&mut self, ns: u64) {
         self.runs += 1;
         self.total_ns += ns;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{
     Action, Capacity, Graph, Lack, Member, Outcome,
-    graph_tests::{new_call, version},
+    graph_tests::{assigned_to, new_call, version},
 };
 use crate::{
     ids::{Argument, CallId, VersionId},
@@ -32,13 +32,9 @@ fn call(graph: &mut Graph, id: CallId, reads: &[VersionId], options: Options) ->
     version(id, 0)
 }
 
-/// Returns the newly assigned calls with their members.
+/// Returns the newly assigned calls with the numbers of their members.
 fn assigned(graph: &mut Graph) -> Vec<(CallId, u32)> {
-    let assigned = graph.actions().into_iter().filter_map(|action| match action {
-        Action::Assign(member, assignment) => Some((assignment.call, member.0)),
-        _ => None,
-    });
-    assigned.collect()
+    assigned_to(graph).into_iter().map(|(call, member)| (call, member.0)).collect()
 }
 
 fn written(graph: &mut Graph, id: CallId, member: u32) {

@@ -59,14 +59,12 @@ struct Troubled {
 }
 
 impl Troubles {
-    /// Removes a call that has ended.
     fn remove(&mut self, call: CallId) {
         if !self.0.is_empty() {
             self.0.remove(&call);
         }
     }
 
-    /// Returns the members on which a call could not run.
     fn shunned(&self, call: CallId) -> &[Member] {
         self.0.get(&call).map_or(&[], |troubled| &troubled.shunned)
     }
@@ -206,7 +204,6 @@ impl Queues {
         observed.of(task).ran(ns);
     }
 
-    /// Adds a call to those that wait for a worker.
     pub(super) fn push(&mut self, data: &mut Data, id: CallId) {
         data.calls.get_mut(&id).expect("it is unfinished").state = CallState::Worker;
         let call = &data.calls[&id];
@@ -251,12 +248,10 @@ impl Queues {
         is_hopeless
     }
 
-    /// Handles a call that has ended.
     pub(super) fn on_end(&mut self, id: CallId) {
         self.troubles.remove(id);
     }
 
-    /// Counts a new call.
     pub(super) fn made(&mut self) {
         self.levels.made();
     }
@@ -270,12 +265,10 @@ impl Queues {
         self.ready.before(id)
     }
 
-    /// Records that no member can join later.
     pub(super) fn fix_members(&mut self) {
         self.has_fixed_members = true;
     }
 
-    /// Runs each call twice from now on, to compare the outputs.
     pub(super) fn check(&mut self) {
         self.is_checked = true;
     }

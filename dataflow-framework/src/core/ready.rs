@@ -223,7 +223,6 @@ impl Ready {
         meets.iter().any(|meets| self.started.range(any(*meets)).next().is_some())
     }
 
-    /// Returns the highest priority.
     pub(super) fn priority(&self) -> Option<i32> {
         self.all.first().map(|((Reverse(priority), _), _)| *priority)
     }
@@ -237,7 +236,6 @@ impl Ready {
         self.all.iter().position(|(_, other)| *other == call).unwrap_or(0)
     }
 
-    /// Sorts all calls again.
     pub(super) fn reorder(&mut self, levels: &Levels) {
         let again = |((priority, _), call): Key| (urgency(priority.0, levels.of(call)), call);
         self.all = std::mem::take(&mut self.all).into_iter().map(again).collect();
@@ -250,7 +248,6 @@ impl Ready {
         }
     }
 
-    /// Removes a member.
     pub(super) fn on_lost(&mut self, member: Member) {
         for (_, call) in self.near.remove(&member).unwrap_or_default() {
             if let Some((_, nearness)) = self.nearness.get_mut(&call) {
@@ -280,7 +277,6 @@ impl Nested {
         !self.ready.is_empty()
     }
 
-    /// Returns the highest priority of the waiting calls.
     pub(super) fn priority(&self) -> Option<i32> {
         self.ready.first().map(|(Reverse(priority), ..)| *priority)
     }

@@ -69,7 +69,6 @@ struct Part {
 }
 
 impl Reductions {
-    /// Returns the recorded decisions.
     pub(super) fn facts(&self) -> impl Iterator<Item = Fact> {
         self.order.decisions().map(|(call, parts)| Fact::Merged { call, parts })
     }
@@ -103,7 +102,6 @@ impl Reductions {
         }
     }
 
-    /// Removes a call that has ended, or was cancelled.
     pub(super) fn remove(&mut self, call: CallId) {
         let Some(first) = self.order.of(call) else { return self.order.leave(call) };
         // A decision about a call that the program is about to complete counts even if the call has failed.
@@ -166,7 +164,6 @@ impl Reductions {
         true
     }
 
-    /// Decides which available parts calls merge.
     pub(super) fn decide_merges(&mut self, data: &mut Data, queues: &mut Queues) {
         while let Some(first) = self.order.pop_stirred() {
             while let Some((id, parts)) = self.next_merge(data, first) {
@@ -235,7 +232,6 @@ impl Reductions {
 }
 
 impl Reduction {
-    /// Removes a call that is decided or over.
     fn remove(&mut self, call: CallId) -> Option<Undecided> {
         let undecided = self.undecided.remove(&call)?;
         for part in &undecided.parts {

@@ -124,7 +124,6 @@ impl Marks {
         Some(before.chain([(call, mark)]).collect())
     }
 
-    /// Keeps every second mark.
     fn thin_out(&mut self, last: CallId) {
         self.spacing = last / (MARKS_MAX as u64 / 2) + 1;
         let mut next = 0;
@@ -224,7 +223,6 @@ impl Replay {
         }
     }
 
-    /// Handles damage to the data of a member from earlier runs.
     pub(super) fn on_damaged(&mut self, id: VersionId, member: Member) {
         let Some(earlier) = self.earlier.get_mut(&id.call) else { return };
         if let Some(copies) = earlier.copies.get_mut(&id.slot) {
@@ -263,7 +261,6 @@ impl Replay {
         self.divergence.get_or_insert(divergence);
     }
 
-    /// Returns the call in which the program differs from its earlier run.
     pub(super) fn divergence(&self) -> Option<Divergence> {
         self.divergence
     }
@@ -277,7 +274,6 @@ impl Replay {
         }
     }
 
-    /// Forgets the state of a member from earlier runs.
     pub(super) fn on_lost(&mut self, member: Member) {
         for earlier in self.earlier.values_mut() {
             earlier.runs_on = earlier.runs_on.filter(|on| *on != member);
@@ -323,7 +319,6 @@ impl Replay {
         }
     }
 
-    /// Restores marks of earlier runs, with which the program is compared.
     pub(crate) fn recall_marks(&mut self, marks: Vec<(CallId, Mark)>) {
         self.marks.some.extend(marks);
     }
@@ -357,7 +352,6 @@ impl Replay {
         known
     }
 
-    /// Returns the mark of the last call.
     pub(super) fn mark(&self) -> Mark {
         self.mark
     }

@@ -2,8 +2,7 @@
 
 use super::{
     Action, Capacity, Cause, Graph, Held, Input, Member, Outcome, Unfit,
-    graph_tests::{new_call, version},
-    losses_tests::assigned,
+    graph_tests::{assigned_to as assigned, forgotten, graph_of, new_call, version, written_by as written},
 };
 use crate::{
     ids::{Argument, CallId, VersionId},
@@ -13,15 +12,7 @@ use crate::{
 const MEMBERS: [Member; 3] = [Member(0), Member(1), Member(2)];
 
 fn graph() -> Graph {
-    graph_of(MEMBERS)
-}
-
-fn graph_of(members: [Member; 3]) -> Graph {
-    let mut graph = Graph::new(true);
-    for member in members {
-        graph.joined(member, Capacity::of_workers(1));
-    }
-    graph
+    graph_of([1, 1, 1])
 }
 
 fn call(graph: &mut Graph, id: CallId, arguments: Vec<Argument>) {
@@ -31,20 +22,6 @@ fn call(graph: &mut Graph, id: CallId, arguments: Vec<Argument>) {
 /// Returns whether the graph brings a version to the program now.
 fn is_brought(graph: &mut Graph, id: VersionId) -> bool {
     graph.actions().iter().any(|action| matches!(action, Action::Bring(source) if source.version == id))
-}
-
-fn forgotten(graph: &mut Graph) -> Vec<(Member, VersionId)> {
-    let actions = graph.actions().into_iter();
-    actions
-        .filter_map(|action| match action {
-            Action::Forget(member, version) => Some((member, version)),
-            _ => None,
-        })
-        .collect()
-}
-
-fn written(graph: &mut Graph, id: CallId, member: Member) {
-    graph.ended(id, member, Outcome::Written { bytes: vec![8], ns: 1_000_000 });
 }
 
 fn unfit(graph: &mut Graph, id: CallId, member: Member, damaged: Option<VersionId>) {
@@ -229,7 +206,7 @@ fn data_damaged_before_its_call_is_repeated_is_recomputed() {
     let mut graph = graph();
     call(&mut graph, 0, vec![]);
     let mark = graph.known().versions[&version(0, 0)].mark;
-    graph = graph_of(MEMBERS);
+    graph = graph_of([1, 1, 1]);
     let held = |member: Member| (member, Held { version: version(0, 0), mark, bytes: 8 });
     for (member, held) in MEMBERS.map(held) {
         graph.on_held(member, held);

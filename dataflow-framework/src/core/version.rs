@@ -97,7 +97,6 @@ impl Version {
         self.handles > 0 || self.is_awaited()
     }
 
-    /// Returns its size, as far as it is known.
     pub(super) fn bytes(&self) -> u64 {
         if let State::Present(copies) = &self.state { copies.bytes } else { 0 }
     }

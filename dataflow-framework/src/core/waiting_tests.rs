@@ -4,7 +4,7 @@ use dataflow_view::State;
 
 use super::{
     Action, Capacity, Cause, Graph, Member, Outcome, Step, TaskCall, Unfit,
-    graph_tests::{TASK, new_call, version},
+    graph_tests::{TASK, assigned_to as assigned, new_call, version},
 };
 use crate::{
     ids::{Argument, CallId, Execution, VersionId, number_within},
@@ -52,17 +52,6 @@ fn step(graph: &mut Graph, step: Step) {
 
 fn written(graph: &mut Graph, id: CallId, member: Member) {
     graph.ended(id, member, Outcome::Written { bytes: vec![1_000], ns: 1_000_000 });
-}
-
-/// Returns the newly assigned calls with their members.
-fn assigned(graph: &mut Graph) -> Vec<(CallId, Member)> {
-    let assigned = graph.actions().into_iter().filter_map(|action| match action {
-        Action::Assign(member, assignment) if assignment.work.task().is_some() => {
-            Some((assignment.call, member))
-        }
-        _ => None,
-    });
-    assigned.collect()
 }
 
 #[test]

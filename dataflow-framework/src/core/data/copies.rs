@@ -102,12 +102,10 @@ impl Data {
         self.copying.get(&id) == Some(&member)
     }
 
-    /// Stops waiting for the copy of a version.
     pub(in crate::core) fn end_copy(&mut self, id: VersionId) {
         self.copying.remove(&id);
     }
 
-    /// Returns the versions that are being copied to a member.
     pub(in crate::core) fn copied_to(&self, member: Member) -> Vec<VersionId> {
         self.copying.iter().filter(|(_, to)| **to == member).map(|(id, _)| *id).collect()
     }

@@ -18,7 +18,6 @@ use super::{
 use crate::ids::{Argument, CallId, NESTED_BIT, VersionId};
 
 impl Data {
-    /// Removes one handle of a version.
     pub(in crate::core) fn release(&mut self, version: VersionId) {
         self.version_mut(version).handles -= 1;
         self.forget_unless_needed(version);
@@ -134,8 +133,6 @@ impl Data {
         }
     }
 
-    /// Handles the report that the store of a member is nearly full: lets it drop those copies that a member that
-    /// stays also has, and that no running call or waiting program needs.
     pub(in crate::core) fn drop_spare_copies(&mut self, member: Member, copies: Vec<VersionId>) {
         for id in copies {
             let Some(version) = self.versions.get(&id) else { continue };

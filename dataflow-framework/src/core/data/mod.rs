@@ -43,7 +43,6 @@ pub(in crate::core) struct Data {
 }
 
 impl Data {
-    /// Creates an empty graph. If no member is ever lost, nothing is kept to recompute versions.
     pub(in crate::core) fn new(has_losses: bool) -> Self {
         Self {
             has_losses,
@@ -68,7 +67,6 @@ impl Data {
         if version.is_with(to) { None } else { version.source(id) }
     }
 
-    /// Returns the versions on a member, in order.
     pub(in crate::core) fn versions_on(&self, member: Member) -> Vec<VersionId> {
         let held = self.versions.iter().filter(|(_, version)| version.is_with(member)).map(|(id, _)| *id);
         let mut held: Vec<_> = held.collect();
@@ -77,24 +75,20 @@ impl Data {
         held
     }
 
-    /// Returns the position of a nested call.
     pub(in crate::core) fn within(&self, id: CallId) -> Option<Within> {
         self.calls.get(&id)?.within
     }
 
-    /// Returns the claim of a known call on its member.
     pub(in crate::core) fn claim_of(&self, id: CallId) -> Claim {
         let call = &self.calls[&id];
         Claim::of(call.demand(), call.task())
     }
 
-    /// Records that a call was assigned to a member.
     pub(in crate::core) fn occupy(&mut self, id: CallId, member: Member) {
         let is_spread = self.calls[&id].options.spread;
         self.members.on_assigned(member, self.claim_of(id), is_spread);
     }
 
-    /// Records that a known call is no longer on a member.
     pub(in crate::core) fn free(&mut self, id: CallId, member: Member) {
         self.members.ended(member, self.claim_of(id));
     }
@@ -112,7 +106,6 @@ impl Data {
         self.journal.is_on() && self.calls.get(&call).is_some_and(|call| call.options.is_durable())
     }
 
-    /// Returns whether the output of a call is for all members.
     pub(in crate::core) fn is_for_all(&self, id: CallId) -> bool {
         self.calls.get(&id).is_some_and(|call| call.options.everywhere)
     }
@@ -125,7 +118,6 @@ impl Data {
         !self.journal.history_has(id, call.within) && !call.written(id).any(is_present)
     }
 
-    /// Returns the mark of a version that exists, but not on the node of the program.
     pub(in crate::core) fn lacks_here(&self, id: VersionId) -> Option<Mark> {
         let version = self.versions.get(&id).filter(|version| version.is_present());
         version.filter(|version| !version.is_with(Member::HERE)).map(|version| version.mark)
@@ -167,7 +159,6 @@ impl Data {
         failure.at(above, path)
     }
 
-    /// Adds a completed call to the news for the other nodes.
     pub(in crate::core) fn add_end(&mut self, id: CallId) {
         self.add_end_within(id, self.within(id).map(|within| within.root));
     }
@@ -179,14 +170,12 @@ impl Data {
         }
     }
 
-    /// Adds a call that has failed permanently.
     pub(in crate::core) fn add_failure(&mut self, id: CallId, reason: &str) {
         if self.has_losses {
             self.journal.add_failure(id, reason);
         }
     }
 
-    /// Returns the requirement of a waiting call that no member satisfies.
     pub(in crate::core) fn lacks(&self, id: CallId) -> Option<Lack> {
         let call = self.calls.get(&id).filter(|call| call.state == CallState::Worker)?;
         Lack::of(call.demand(), self.members.capacities())

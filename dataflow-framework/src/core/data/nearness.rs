@@ -16,7 +16,6 @@ use crate::ids::{Argument, CallId, VersionId};
 const MEETS_MAX: usize = 4;
 
 impl Data {
-    /// Returns the neighbourhood of a call with all inputs.
     pub(in crate::core) fn nearness(&self, id: CallId, arguments: &[Argument]) -> Nearness {
         if !self.members.are_several() {
             return Nearness::default();
@@ -24,7 +23,6 @@ impl Data {
         Nearness { home: self.home(arguments), meets: self.meeting_calls(id) }
     }
 
-    /// Returns the member with most of the inputs of a call.
     fn home(&self, arguments: &[Argument]) -> Option<Member> {
         let (_, with) = self.whereabouts(arguments);
         // Of equal ones the first.
@@ -77,7 +75,6 @@ impl Data {
         self.members.choose(total, &with, least)
     }
 
-    /// Returns whether a member has both versions.
     pub(in crate::core) fn are_together(&self, one: VersionId, other: VersionId) -> bool {
         let State::Present(copies) = &self.versions[&one].state else { return false };
         copies.members.iter().any(|member| self.versions[&other].is_with(*member))

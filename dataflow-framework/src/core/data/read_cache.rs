@@ -62,14 +62,12 @@ impl ReadCache {
         self.bytes = self.versions.values().map(Kept::cost).sum();
     }
 
-    /// Handles a member that no longer keeps a version.
     pub(in crate::core) fn on_gone(&mut self, id: VersionId, member: Member) {
         if self.has(id, member) {
             self.remove(id);
         }
     }
 
-    /// Returns the versions that a member keeps.
     pub(in crate::core) fn with(&self, member: Member) -> Vec<VersionId> {
         let kept = self.versions.iter().filter(|(_, kept)| kept.member == member);
         kept.map(|(id, _)| *id).collect()

@@ -21,7 +21,6 @@ use crate::{
 pub(in crate::core) const DEATHS_MAX: u32 = 4;
 
 impl Graph {
-    /// Handles the loss of a member and all its data.
     pub(crate) fn lost(&mut self, member: Member) {
         self.stop_nests_on(member);
         self.data.members.remove(member);
@@ -150,7 +149,6 @@ impl Graph {
         }
     }
 
-    /// Recomputes a lost version, and all lost inputs of that.
     pub(super) fn make_again(&mut self, id: VersionId) {
         let (asked, mut gone) = (id, vec![id]);
         while let Some(id) = gone.pop() {
@@ -237,7 +235,6 @@ impl Graph {
         true
     }
 
-    /// Handles a version that is no longer readable on a member.
     pub(crate) fn on_damaged(&mut self, id: VersionId, member: Member, reason: &str) {
         self.data.kept.on_gone(id, member);
         self.replay.on_damaged(id, member);

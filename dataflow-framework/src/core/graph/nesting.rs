@@ -170,7 +170,6 @@ impl Graph {
         }
     }
 
-    /// Handles a task that has received its value.
     fn on_got(&mut self, parent: CallId) {
         self.nests.reclaim_worker(&mut self.data, parent);
         if let Some(get) = self.nests.nest(parent).get.take() {
@@ -178,7 +177,6 @@ impl Graph {
         }
     }
 
-    /// Removes the call by which a task waits for a value.
     fn forget_get(&mut self, id: CallId) {
         let Some(call) = self.data.calls.get_mut(&id).filter(|call| call.state != CallState::Done) else {
             return;
@@ -416,7 +414,6 @@ impl Graph {
         self.cancel_within(id);
     }
 
-    /// Cancels the calls that the task of a call makes.
     pub(super) fn cancel_within(&mut self, id: CallId) {
         let Some(nest) = self.nests.by_call.get_mut(&id) else { return };
         nest.is_cancelled = true;

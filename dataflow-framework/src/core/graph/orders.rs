@@ -45,7 +45,6 @@ impl Graph {
         }
     }
 
-    /// Lets an undecided turn wait for its other inputs.
     fn wait_for_turn(&mut self, id: CallId) {
         if self.data.calls.get(&id).is_some_and(|call| matches!(call.state, CallState::Inputs(_))) {
             self.requeue(id);

@@ -101,7 +101,6 @@ impl Graph {
         }
     }
 
-    /// Handles a call that could not run on its member.
     fn on_unfit(&mut self, id: CallId, member: Member, unfit: Unfit) {
         let Unfit { reason, unchanged, cause } = unfit;
         let damaged = if let Cause::Damaged(version) = cause { Some(version) } else { None };
@@ -384,7 +383,6 @@ impl Graph {
         }
     }
 
-    /// Handles a call that has failed and has written defaults.
     fn ignored(&mut self, id: CallId, reason: &str) {
         let of = self.data.calls[&id].task();
         let task = of.name;
@@ -454,7 +452,6 @@ impl Graph {
         }
     }
 
-    /// Cancels the calls of a group that have not started.
     pub(super) fn cancel_group(&mut self, calls: Range<CallId>) {
         if !self.data.journal.is_on() {
             return self.cancel_all(calls);

@@ -28,7 +28,6 @@ pub(crate) struct History {
 }
 
 impl History {
-    /// Returns whether a call has written its output.
     pub(crate) fn has_ended(&self, call: CallId) -> bool {
         is_in(&self.ended, call)
     }
@@ -47,17 +46,14 @@ impl History {
         }
     }
 
-    /// Returns the number of calls that have written their output, including data.
     pub(crate) fn number(&self) -> u64 {
         self.ended.iter().map(|(start, end)| end - start).sum()
     }
 
-    /// Returns the reason why a call has failed.
     pub(in crate::core) fn failure(&self, call: CallId) -> Option<&str> {
         self.failed.get(&call).map(String::as_str)
     }
 
-    /// Adds a call that has written its output.
     pub(crate) fn add_end(&mut self, call: CallId) {
         self.add_range(call, call + 1);
         self.within.remove(&call);
@@ -70,22 +66,18 @@ impl History {
         }
     }
 
-    /// Adds a call that has failed permanently.
     pub(in crate::core) fn add_failure(&mut self, call: CallId, reason: &str) {
         self.failed.insert(call, reason.to_owned());
     }
 
-    /// Adds a call that has failed and has written defaults.
     pub(crate) fn add_ignored(&mut self, call: CallId) {
         self.ignored.insert(call);
     }
 
-    /// Returns whether a call has failed and has written defaults.
     pub(in crate::core) fn is_ignored(&self, call: CallId) -> bool {
         self.ignored.contains(&call)
     }
 
-    /// Returns its size, in bytes.
     pub(in crate::core) fn bytes(&self) -> usize {
         let reasons: usize = self.failed.values().map(String::len).sum();
         16 * (self.ended.len() + self.failed.len() + self.ignored.len()) + reasons
@@ -174,7 +166,6 @@ impl History {
     }
 }
 
-/// Returns whether a call is in one of the ranges.
 fn is_in(ranges: &BTreeMap<CallId, CallId>, call: CallId) -> bool {
     ranges.range(..=call).next_back().is_some_and(|(_, end)| call < *end)
 }

@@ -83,12 +83,10 @@ impl Journal {
         self.is_on = true;
     }
 
-    /// Sets the number that identifies the program.
     pub(crate) fn set_key(&mut self, key: u128) {
         self.key = key;
     }
 
-    /// Returns the number that identifies the program.
     pub(crate) fn key(&self) -> u128 {
         self.key
     }
@@ -127,7 +125,6 @@ impl Journal {
         self.preserved.unwritten -= 1;
     }
 
-    /// Returns whether a call has completed in an earlier run.
     pub(in crate::core) fn history_has(&self, id: CallId, within: Option<Within>) -> bool {
         match within {
             Some(within) => self.history.has_ended_within(within.root, id),
@@ -141,7 +138,6 @@ impl Journal {
         self.is_on && !self.history.is_ignored(call)
     }
 
-    /// Adds a call that has failed and has written defaults.
     pub(in crate::core) fn add_ignored(&mut self, id: CallId) {
         self.history.add_ignored(id);
         self.news.add_ignored(id);
@@ -155,7 +151,6 @@ impl Journal {
         self.news.add(news);
     }
 
-    /// Returns the calls that have completed since the last time.
     pub(crate) fn take_news(&mut self) -> History {
         std::mem::take(&mut self.news)
     }
@@ -169,7 +164,6 @@ impl Journal {
         self.is_on
     }
 
-    /// Returns the completion of a run-once call.
     pub(in crate::core) fn once(&self, call: CallId) -> Option<&Once> {
         self.ended.get(&call)
     }
@@ -194,7 +188,6 @@ impl Journal {
         }
     }
 
-    /// Adds a call that has failed permanently.
     pub(in crate::core) fn add_failure(&mut self, id: CallId, reason: &str) {
         self.history.add_failure(id, reason);
         self.news.add_failure(id, reason);
@@ -232,7 +225,6 @@ impl Journal {
         self.preserved.unwritten > 0
     }
 
-    /// Returns the recorded completions of run-once calls.
     pub(in crate::core) fn facts(&self) -> impl Iterator<Item = Fact> {
         self.ended.iter().map(|(call, Once { mark, by, values })| {
             let values = values.as_ref().map(|values| values.iter().map(|value| value.to_vec()).collect());

@@ -123,8 +123,6 @@ impl Recording {
         data.journal.is_on()
     }
 
-    /// Prepares to cancel calls that have not started: they will not start, but this becomes visible only when
-    /// it is [journalled](Self::journalled). Returns the calls.
     pub(in crate::core) fn prepare_cancellation(
         &mut self,
         data: &mut Data,
@@ -266,7 +264,6 @@ impl Recording {
         self.damaged.range(all).any(|(_, on)| *on == member)
     }
 
-    /// Forgets the damage to output of a call that occurred before its completion was recorded.
     pub(in crate::core) fn forget_damages(&mut self, call: CallId) {
         if !self.damaged.is_empty() {
             self.damaged.retain(|(version, _)| version.call != call);
@@ -429,7 +426,6 @@ impl Recording {
         is_kept
     }
 
-    /// Takes the consequences of the end of a call that is recorded now.
     pub(in crate::core) fn take(&mut self, call: CallId) -> Option<After> {
         self.outcomes.remove(&call)
     }

@@ -103,7 +103,6 @@ impl Members {
         staying.map(|(member, _)| *member).collect()
     }
 
-    /// Returns the capacities of the staying members.
     pub(in crate::core) fn capacities(&self) -> impl Iterator<Item = &Capacity> + Clone {
         self.known.values().filter(|load| !load.is_leaving).map(|load| &load.capacity)
     }

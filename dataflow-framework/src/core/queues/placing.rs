@@ -53,7 +53,6 @@ impl Lanes {
         self.by_kind.is_empty()
     }
 
-    /// Sorts all calls again.
     pub(super) fn reorder(&mut self, levels: &Levels) {
         for lane in self.by_kind.values_mut() {
             let level = |level, call| if call < NESTED_BIT { levels.of(call) } else { level };
