@@ -152,7 +152,7 @@ impl Leading {
             );
         }
         drop(untold);
-        let ended = self.engine.history().number();
+        let ended = self.engine.inspect(|graph| graph.journal().history().number());
         if ended > 0 {
             tracing::info!(ended, "the program restarts; completed calls are not repeated");
         }
@@ -165,7 +165,7 @@ impl Leading {
     }
 
     pub(super) fn on_joined(&self, node: NodeId) {
-        let history = self.engine.history();
+        let history = self.engine.inspect(|graph| graph.journal().history().clone());
         let mut known = self.others.known();
         let member = Member(u32::try_from(known.nodes.len()).unwrap_or(u32::MAX));
         known.nodes.push(node);
@@ -255,7 +255,7 @@ impl Leading {
     pub(super) fn frames(&self, now_ms: u64) -> Vec<(NodeId, Content)> {
         if now_ms >= self.remembered_ms.load(Relaxed) + REMEMBER_MS || self.engine.may_go() {
             self.remembered_ms.store(now_ms, Relaxed);
-            let news = self.engine.take_news();
+            let news = self.engine.inspect(|graph| graph.journal().take_news());
             for piece in news.pieces() {
                 self.others.order_all(&Order::Remember(piece));
             }
@@ -298,7 +298,15 @@ impl Leading {
         }
         *leave = Leave::Leaves;
         drop(leave);
-        self.engine.leave();
+        // The program continues on another node; what only this node has is copied to others.
+        self.engine.halt();
+        let returned = self.engine.executor.take_back();
+        self.engine.change(|graph| {
+            graph.on_leaving(Member::HERE);
+            for (call, unchanged) in &returned {
+                graph.returned(*call, Member::HERE, unchanged);
+            }
+        });
     }
 
     /// Notes that this node was allowed to leave.

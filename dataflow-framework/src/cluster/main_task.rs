@@ -254,10 +254,12 @@ fn begin<P: Program>(workflow_node: &Arc<WorkflowNode>, leading: Arc<Leading>, a
             Ok(result) => result,
             Err(panic) if panic.is::<Stopped>() => {
                 let engine = &leading.engine;
-                let differs = engine.divergence().map(|divergence| differs(divergence, &its_node.tasks));
+                let differs = engine
+                    .inspect(|graph| graph.divergence())
+                    .map(|divergence| differs(divergence, &its_node.tasks));
                 let decides =
                     || engine.decision_divergence().map(|how| format!("{OTHER_CALLS}: {how}. {SAME_CALLS}"));
-                let fatal = || engine.fatal().map(|failure| failure.to_string());
+                let fatal = || engine.inspect(|graph| graph.fatal().map(ToString::to_string));
                 match differs.or_else(decides).or_else(fatal).or_else(|| leading.trouble()) {
                     Some(reason) => Err(reason),
                     // The program continues on another node.

@@ -356,7 +356,10 @@ impl WorkflowNode {
             Role::Follows(following) => {
                 state.followed.insert((following.run, following.coordinator, following.line_number));
             }
-            Role::Leads(leading) => lock(&self.memory).add(leading.engine.history()),
+            Role::Leads(leading) => {
+                let history = leading.engine.inspect(|graph| graph.journal().history().clone());
+                lock(&self.memory).add(history);
+            }
         }
         role.end();
     }

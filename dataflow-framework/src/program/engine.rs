@@ -1,5 +1,8 @@
 //! Runs the calls of one program: on this node, and on other nodes if there are any.
 
+mod hearing;
+mod performing;
+
 use std::{
     hash::{BuildHasher as _, RandomState},
     ops::Range,
@@ -14,14 +17,11 @@ use taskwork::NodeId;
 
 use super::{flow::CallsOfTasks, recorder::Recorder, records::Records};
 use crate::{
-    core::{
-        Action, Capacity, Demand, Divergence, Fact, Graph, History, Input, Lack, Mark, Member, NewCall,
-        Source, first_of,
-    },
+    core::{Capacity, Demand, Graph, History, Input, Lack, Member, NewCall, first_of},
     failure::Failure,
     figures::Figures,
     ids::{CallId, VersionId},
-    node::{Executor, Inventory, Missing, News, Order, Queue, Report, Store},
+    node::{Executor, Inventory, Order, Queue, Report, Store},
     options::Options,
     platform::Bell,
     task::Tasks,
@@ -376,11 +376,6 @@ impl Engine {
         told_of(state.graph.failures().iter().filter(|failure| !failure.is_seen()))
     }
 
-    /// Returns the failure that ends the program immediately.
-    pub(crate) fn fatal(&self) -> Option<Failure> {
-        self.lock().graph.fatal().cloned()
-    }
-
     pub(super) fn wait<'a>(
         &'a self,
         mut state: MutexGuard<'a, State>,
@@ -420,42 +415,24 @@ impl Engine {
         self.happened.ring();
     }
 
-    /// Prepares for leaving: stops the program, which continues on another node, but not running calls; and
-    /// copies data that only this node has to others, until [nothing is left](Self::may_go).
-    pub(crate) fn leave(&self) {
+    /// Stops the program at its next call or wait, but not running calls.
+    pub(crate) fn halt(&self) {
         self.lock().is_halted = true;
         self.happened.ring();
-        let returned = self.executor.take_back();
-        self.change(|graph| {
-            graph.on_leaving(Member::HERE);
-            for (call, unchanged) in &returned {
-                graph.returned(*call, Member::HERE, unchanged);
-            }
-        });
     }
 
-    /// Returns whether a [leaving](Self::leave) node holds nothing that is still needed and only it has.
+    /// Reads or changes the graph without consequences for other nodes.
+    pub(crate) fn inspect<R>(&self, inspect: impl FnOnce(&mut Graph) -> R) -> R {
+        inspect(&mut self.lock().graph)
+    }
+
+    /// Returns whether a leaving node holds nothing that is still needed and only it has.
     pub(crate) fn may_go(&self) -> bool {
         if !self.may_go.load(Relaxed) {
             return false;
         }
         let state = self.lock();
         state.records.is_empty() && state.graph.may_go_still()
-    }
-
-    /// Returns the calls that have completed since the last time.
-    pub(crate) fn take_news(&self) -> History {
-        self.lock().graph.journal().take_news()
-    }
-
-    /// Returns all completed calls.
-    pub(crate) fn history(&self) -> History {
-        self.lock().graph.journal().history().clone()
-    }
-
-    /// Returns the call in which the program differs from its earlier run.
-    pub(crate) fn divergence(&self) -> Option<Divergence> {
-        self.lock().graph.divergence()
     }
 
     /// Unwinds the thread of the program if it was stopped.
@@ -473,131 +450,6 @@ impl Engine {
         }
         state
     }
-
-    /// Records the value of a version. Returns whether it could be read.
-    fn preserve(&self, state: &mut State, version: VersionId, mark: Mark) -> bool {
-        let value = self.executor.get(version).and_then(|value| value.part(0, usize::MAX).ok());
-        let Some((_, value)) = value else {
-            state.graph.journal().on_preserved();
-            return false;
-        };
-        state.records.tell(Fact::Kept { version, mark, value });
-        true
-    }
-
-    /// Performs the actions of the graph under the lock, so that a node receives the order to drop a version
-    /// before the order to write it again.
-    fn perform(&self, state: &mut State) -> After {
-        let mut after = After::default();
-        if state.is_stopped {
-            return after;
-        }
-        let mut is_unreadable = true;
-        // An unreadable version unblocks the calls that waited for it.
-        while std::mem::take(&mut is_unreadable) {
-            for action in state.graph.actions() {
-                match (action, &self.others) {
-                    (Action::Forget(Member::HERE, version), _) => {
-                        after.forgotten.extend(self.executor.forget(version));
-                    }
-                    (Action::Assign(Member::HERE, assignment), _) => {
-                        let missing =
-                            assignment.elsewhere.iter().map(|source| self.missing(source)).collect();
-                        // Missing inputs are requested immediately.
-                        after.brings |= !assignment.elsewhere.is_empty();
-                        self.executor.assign(self.epoch.load(Relaxed), assignment, missing);
-                        after.assigned += 1;
-                    }
-                    (Action::Bring(source) | Action::Copy(Member::HERE, source), _) => {
-                        after.brought.push(self.missing(&source));
-                    }
-                    (Action::Record(fact), _) => {
-                        state.records.tell(fact);
-                        after.brings = true;
-                    }
-                    (Action::Restore { version, mark, value }, _) => {
-                        let bytes = value.len() as u64;
-                        self.executor.put_brought(version, Value::from_encoded(value.to_vec()), mark, bytes);
-                    }
-                    (Action::Preserve { version, mark }, _) => {
-                        is_unreadable |= !self.preserve(state, version, mark);
-                    }
-                    (Action::LetGo(Member::HERE), _) => {
-                        self.may_go.store(true, Relaxed);
-                        after.brings = true;
-                    }
-                    (Action::Alias(Member::HERE, from, to, mark), _) => {
-                        let is_here = self.executor.alias(from, to, mark);
-                        debug_assert!(is_here, "it is here as far as the graph knows");
-                    }
-                    (Action::Answer(Member::HERE, execution, answer), _) => {
-                        self.executor.answer_task(execution, answer);
-                    }
-                    (Action::Alias(member, from, to, mark), Some(others)) => {
-                        others.order(member, &Order::Alias { from, to, mark });
-                    }
-                    (Action::Answer(member, execution, answer), Some(others)) => {
-                        others.order(member, &Order::Answer(execution, answer));
-                    }
-                    (Action::Forget(member, version), Some(others)) => {
-                        others.order(member, &Order::Forget(version));
-                    }
-                    (Action::Assign(member, assignment), Some(others)) => {
-                        let missing =
-                            assignment.elsewhere.iter().map(|source| self.to_send(source)).collect();
-                        others.order(member, &Order::assign(&assignment, missing));
-                    }
-                    (Action::Copy(member, source), Some(others)) => {
-                        others.order(member, &Order::Copy(self.to_send(&source)));
-                    }
-                    (Action::LetGo(member), Some(others)) => others.order(member, &Order::MayLeave),
-                    (_, None) => unreachable!("everything is here"),
-                }
-            }
-        }
-        after
-    }
-
-    fn missing(&self, source: &Source) -> Missing {
-        let Source { version, mark, members } = source;
-        let from = self.others.as_ref().map(|others| others.peers(members)).unwrap_or_default();
-        Missing { version: *version, mark: *mark, from, content: None }
-    }
-
-    fn members(&self, peers: &[NodeId]) -> Vec<Member> {
-        self.others.as_ref().map(|others| others.members(peers)).unwrap_or_default()
-    }
-
-    /// Returns the missing input for another node; small data that is here is sent along.
-    fn to_send(&self, source: &Source) -> Missing {
-        let content =
-            if source.members.contains(&Member::HERE) { self.executor.small(source.version) } else { None };
-        Missing { content, ..self.missing(source) }
-    }
-
-    /// Writes the pending facts.
-    pub(super) fn flush(&self) {
-        if let Some(others) = &self.others {
-            others.flush(true);
-        }
-    }
-
-    /// Does the work that does not need the lock.
-    fn finish(&self, after: &mut After) {
-        let brought = std::mem::take(&mut after.brought);
-        let brings = after.brings || !brought.is_empty();
-        for missing in brought {
-            self.executor.fetch(missing);
-        }
-        if let Some(others) = &self.others {
-            others.flush(brings);
-        }
-        if self.is_sequential {
-            for _ in 0..after.assigned {
-                self.queue.run_one();
-            }
-        }
-    }
 }
 
 /// Returns the failure for a program that waits for calls. All of them count as received.
@@ -607,89 +459,4 @@ fn told_of<'a>(failures: impl Iterator<Item = &'a Failure>) -> Result<(), Failur
         failure.see();
     }
     first_of(failures.into_iter(), Failure::call).map_or(Ok(()), |failure| Err(failure.clone()))
-}
-
-/// The work that follows after the lock is released.
-#[derive(Default)]
-struct After {
-    /// Dropped outside of the lock.
-    forgotten: Vec<Value>,
-    /// The number of calls that were assigned here.
-    assigned: usize,
-    /// The data to fetch to this node.
-    brought: Vec<Missing>,
-    /// Whether the companion must process new events.
-    brings: bool,
-}
-
-impl After {
-    fn is_nothing(&self) -> bool {
-        self.forgotten.is_empty() && self.assigned == 0 && self.brought.is_empty() && !self.brings
-    }
-}
-
-impl Engine {
-    /// Applies a report of a node to the graph.
-    pub(crate) fn hear(&self, graph: &mut Graph, member: Member, news: News) {
-        match news {
-            News::TakesPart(capacity) => graph.joined(member, capacity),
-            News::Holds(held) => held.into_iter().for_each(|held| graph.on_held(member, held)),
-            News::Runs(running) => {
-                for (call, mark) in running {
-                    graph.on_running(member, call, mark);
-                }
-            }
-            News::Remembers(history) => graph.journal().add_history(history),
-            News::AllTold | News::Timed(_) => {}
-            News::Ended { call, outcome, contents } => {
-                graph.ended(call, member, outcome);
-                self.keep_small(graph, call, contents);
-            }
-            News::Unable { call, missing, tried, unchanged } => {
-                graph.unable(call, member, missing, &self.members(&tried), &unchanged);
-            }
-            News::Leaves => graph.on_leaving(member),
-            News::Returned { call, unchanged } => graph.returned(call, member, &unchanged),
-            News::Step(execution, step) => {
-                graph.step(member, execution, step, self.executor.tasks.as_deref());
-            }
-            News::Copied(version) => graph.copied(version, member),
-            News::NotCopied { version, tried } if member == Member::HERE => {
-                graph.not_brought(version, &self.members(&tried));
-            }
-            News::NotCopied { version, tried } => {
-                graph.not_copied(version, member, &self.members(&tried));
-            }
-            News::Damaged { version, reason } => graph.on_damaged(version, member, &reason),
-            News::HasCopies(versions) => graph.drop_spare_copies(member, versions),
-        }
-    }
-
-    /// Keeps the small versions that came with the end of a call, if they are needed here.
-    fn keep_small(&self, graph: &mut Graph, call: CallId, contents: Vec<(u32, Vec<u8>)>) {
-        for (slot, content) in contents {
-            let version = VersionId { call, slot };
-            if let Some(mark) = graph.lacks_here(version) {
-                self.executor.put_small(version, content, mark);
-                graph.copied(version, Member::HERE);
-            }
-        }
-    }
-}
-
-impl Report for Engine {
-    fn tell(&self, news: News) {
-        match news {
-            News::Timed(timing) => self.timed_on(Member::HERE, timing),
-            news => self.change(|graph| self.hear(graph, Member::HERE, news)),
-        }
-    }
-
-    fn counting(&self, options: Options) -> Options {
-        Self::counting(self, options)
-    }
-
-    fn lacks(&self, options: &Options) -> Option<Lack> {
-        Self::lacks(self, options)
-    }
 }

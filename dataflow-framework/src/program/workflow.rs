@@ -183,10 +183,12 @@ impl Workflow {
         });
         match catch_unwind(whole) {
             Ok(ended) => ended,
-            Err(panic) => match engine.fatal().filter(|_| panic.is::<Stopped>()) {
-                Some(failure) => Err(WorkflowError::Call(failure)),
-                None => resume_unwind(panic),
-            },
+            Err(panic) => {
+                match engine.inspect(|graph| graph.fatal().cloned()).filter(|_| panic.is::<Stopped>()) {
+                    Some(failure) => Err(WorkflowError::Call(failure)),
+                    None => resume_unwind(panic),
+                }
+            }
         }
     }
 }

@@ -1,0 +1,159 @@
+//! Performing the actions of the graph: on this node, or by orders to other nodes.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use taskwork::NodeId;
+
+use super::{Engine, State};
+use crate::{
+    core::{Action, Fact, Mark, Member, Source},
+    ids::VersionId,
+    node::{Missing, Order},
+    value::Value,
+};
+
+impl Engine {
+    /// Records the value of a version. Returns whether it could be read.
+    fn preserve(&self, state: &mut State, version: VersionId, mark: Mark) -> bool {
+        let value = self.executor.get(version).and_then(|value| value.part(0, usize::MAX).ok());
+        let Some((_, value)) = value else {
+            state.graph.journal().on_preserved();
+            return false;
+        };
+        state.records.tell(Fact::Kept { version, mark, value });
+        true
+    }
+
+    /// Performs the actions of the graph under the lock, so that a node receives the order to drop a version
+    /// before the order to write it again.
+    pub(super) fn perform(&self, state: &mut State) -> After {
+        let mut after = After::default();
+        if state.is_stopped {
+            return after;
+        }
+        let mut is_unreadable = true;
+        // An unreadable version unblocks the calls that waited for it.
+        while std::mem::take(&mut is_unreadable) {
+            for action in state.graph.actions() {
+                match (action, &self.others) {
+                    (Action::Forget(Member::HERE, version), _) => {
+                        after.forgotten.extend(self.executor.forget(version));
+                    }
+                    (Action::Assign(Member::HERE, assignment), _) => {
+                        let missing =
+                            assignment.elsewhere.iter().map(|source| self.missing(source)).collect();
+                        // Missing inputs are requested immediately.
+                        after.brings |= !assignment.elsewhere.is_empty();
+                        self.executor.assign(self.epoch.load(Relaxed), assignment, missing);
+                        after.assigned += 1;
+                    }
+                    (Action::Bring(source) | Action::Copy(Member::HERE, source), _) => {
+                        after.brought.push(self.missing(&source));
+                    }
+                    (Action::Record(fact), _) => {
+                        state.records.tell(fact);
+                        after.brings = true;
+                    }
+                    (Action::Restore { version, mark, value }, _) => {
+                        let bytes = value.len() as u64;
+                        self.executor.put_brought(version, Value::from_encoded(value.to_vec()), mark, bytes);
+                    }
+                    (Action::Preserve { version, mark }, _) => {
+                        is_unreadable |= !self.preserve(state, version, mark);
+                    }
+                    (Action::LetGo(Member::HERE), _) => {
+                        self.may_go.store(true, Relaxed);
+                        after.brings = true;
+                    }
+                    (Action::Alias(Member::HERE, from, to, mark), _) => {
+                        let is_here = self.executor.alias(from, to, mark);
+                        debug_assert!(is_here, "it is here as far as the graph knows");
+                    }
+                    (Action::Answer(Member::HERE, execution, answer), _) => {
+                        self.executor.answer_task(execution, answer);
+                    }
+                    (Action::Alias(member, from, to, mark), Some(others)) => {
+                        others.order(member, &Order::Alias { from, to, mark });
+                    }
+                    (Action::Answer(member, execution, answer), Some(others)) => {
+                        others.order(member, &Order::Answer(execution, answer));
+                    }
+                    (Action::Forget(member, version), Some(others)) => {
+                        others.order(member, &Order::Forget(version));
+                    }
+                    (Action::Assign(member, assignment), Some(others)) => {
+                        let missing =
+                            assignment.elsewhere.iter().map(|source| self.to_send(source)).collect();
+                        others.order(member, &Order::assign(&assignment, missing));
+                    }
+                    (Action::Copy(member, source), Some(others)) => {
+                        others.order(member, &Order::Copy(self.to_send(&source)));
+                    }
+                    (Action::LetGo(member), Some(others)) => others.order(member, &Order::MayLeave),
+                    (_, None) => unreachable!("everything is here"),
+                }
+            }
+        }
+        after
+    }
+
+    fn missing(&self, source: &Source) -> Missing {
+        let Source { version, mark, members } = source;
+        let from = self.others.as_ref().map(|others| others.peers(members)).unwrap_or_default();
+        Missing { version: *version, mark: *mark, from, content: None }
+    }
+
+    pub(super) fn members(&self, peers: &[NodeId]) -> Vec<Member> {
+        self.others.as_ref().map(|others| others.members(peers)).unwrap_or_default()
+    }
+
+    /// Returns the missing input for another node; small data that is here is sent along.
+    fn to_send(&self, source: &Source) -> Missing {
+        let content =
+            if source.members.contains(&Member::HERE) { self.executor.small(source.version) } else { None };
+        Missing { content, ..self.missing(source) }
+    }
+
+    /// Writes the pending facts.
+    pub(in crate::program) fn flush(&self) {
+        if let Some(others) = &self.others {
+            others.flush(true);
+        }
+    }
+
+    /// Does the work that does not need the lock.
+    pub(super) fn finish(&self, after: &mut After) {
+        let brought = std::mem::take(&mut after.brought);
+        let brings = after.brings || !brought.is_empty();
+        for missing in brought {
+            self.executor.fetch(missing);
+        }
+        if let Some(others) = &self.others {
+            others.flush(brings);
+        }
+        if self.is_sequential {
+            for _ in 0..after.assigned {
+                self.queue.run_one();
+            }
+        }
+    }
+}
+
+/// The work that follows after the lock is released.
+#[derive(Default)]
+pub(super) struct After {
+    /// Dropped outside of the lock.
+    forgotten: Vec<Value>,
+    /// The number of calls that were assigned here.
+    assigned: usize,
+    /// The data to fetch to this node.
+    brought: Vec<Missing>,
+    /// Whether the companion must process new events.
+    brings: bool,
+}
+
+impl After {
+    pub(super) fn is_nothing(&self) -> bool {
+        self.forgotten.is_empty() && self.assigned == 0 && self.brought.is_empty() && !self.brings
+    }
+}
