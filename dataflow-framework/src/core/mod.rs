@@ -55,6 +55,8 @@ mod virtual_ideal;
 #[cfg(test)]
 mod virtual_program;
 #[cfg(test)]
+mod virtual_stores;
+#[cfg(test)]
 mod trouble_tests;
 #[cfg(test)]
 mod waiting_tests;

@@ -20,6 +20,7 @@ use super::{
     call::CallState,
     graph::DEATHS_MAX,
     graph_tests::{new_call, version},
+    virtual_stores::{self, Stores, check_rest, fetch},
 };
 use crate::ids::{Argument, CallId, Execution, VersionId};
 
@@ -71,7 +72,7 @@ struct Run {
     /// The expected outputs of the calls of the program, as far as they are known.
     values: Vec<Result<u64, Lacking>>,
     handles: Vec<VersionId>,
-    stores: BTreeMap<Member, BTreeMap<VersionId, (u64, Mark)>>,
+    stores: Stores,
     running: Vec<Running>,
     log: Vec<Event>,
     memory: History,
@@ -391,7 +392,7 @@ impl Run {
             return true;
         }
         store.remove(&version);
-        let value = self.fetch(source);
+        let value = fetch(&self.stores, source, &BTreeSet::new());
         value.map(|value| self.put_brought(member, version, value)).is_some()
     }
 
@@ -401,13 +402,6 @@ impl Run {
         let is_running = self.running.iter().any(is_it);
         self.book.on_brought(member, version, is_running);
         self.put(member, version, value);
-    }
-
-    fn fetch(&self, source: &Source) -> Option<(u64, Mark)> {
-        let mut stores = source.members.iter().filter_map(|member| self.stores.get(member));
-        let found = stores.find_map(|store| store.get(&source.version)).copied();
-        assert!(found.is_none_or(|(_, mark)| mark == source.mark), "{source:?}");
-        found
     }
 
     fn begin(&mut self, member: Member, assignment: Assignment) {
@@ -462,18 +456,12 @@ impl Run {
         });
     }
 
-    /// Checks that each member stores the data that the graph assumes there.
     fn check(&self) {
         for nest in self.graph.nests().by_call.values() {
             let is_known = |version| self.graph.known().versions.contains_key(version);
             assert!(nest.handles.keys().chain(nest.left.keys()).all(is_known), "{nest:?}");
         }
-        for (id, version) in &self.graph.known().versions {
-            let super::version::State::Present(copies) = &version.state else { continue };
-            for member in &copies.members {
-                assert!(self.stores[member].contains_key(id), "{id:?} is not with {member:?}");
-            }
-        }
+        virtual_stores::check(&self.stores, &self.graph);
     }
 }
 
@@ -482,32 +470,16 @@ fn run(scripts: Vec<Script>, events: &[Event], has_losses: bool, has_journal: bo
     for event in events {
         run.apply(event, has_losses);
     }
-    for which in 0..run.handles.len() {
-        run.get(which);
-    }
+    (0..run.handles.len()).for_each(|which| run.get(which));
     while run.graph.unfinished() > 0 && run.graph.fatal().is_none() {
         run.progress();
     }
     if run.book.has_failed_by_loss(&run.graph) {
         return;
     }
-    for handle in run.handles.clone() {
-        run.graph.release(handle);
-    }
+    run.handles.iter().for_each(|handle| run.graph.release(*handle));
     run.perform();
-    // Data that can be neither recomputed nor restored is exempt.
-    let graph = &run.graph;
-    let is_left = |call: CallId| !graph.known().journal.is_precious(version(call, 0));
-    let is_any_left = graph.known().versions.keys().any(|version| is_left(version.call))
-        || graph.known().calls.iter().any(|(call, _)| is_left(call));
-    assert!(graph.is_empty() || !is_any_left, "{:?} {:?}", graph.known().calls, graph.known().versions);
-    for (member, store) in &mut run.stores {
-        // Data that the program has read is kept for a restart.
-        store.retain(|version, _| {
-            !run.graph.known().kept.has(*version, *member) && !run.graph.known().journal.is_precious(*version)
-        });
-        assert!(store.is_empty(), "{member:?} keeps {store:?}");
-    }
+    check_rest(&run.stores, &run.graph);
 }
 
 proptest! {

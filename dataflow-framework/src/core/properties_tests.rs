@@ -15,7 +15,10 @@ use std::{
 use proptest::{collection::vec, prelude::*};
 
 use self::statement::{Statement, statement};
-use super::{Assignment, Fact, Graph, History, Mark, Member, Outcome, Source, graph_tests::version};
+use super::{
+    Assignment, Fact, Graph, History, Mark, Member, Outcome, Source,
+    virtual_stores::{Stores, check_rest},
+};
 use crate::ids::{CallId, VersionId};
 
 /// Variables of a program.
@@ -73,7 +76,7 @@ struct Run {
     /// For each variable, its handle.
     handles: Vec<VersionId>,
     /// The data that each member stores.
-    stores: BTreeMap<Member, BTreeMap<VersionId, (u64, Mark)>>,
+    stores: Stores,
     running: Vec<Running>,
     /// Pending copies to members.
     copies: Vec<(Member, Source)>,
@@ -148,7 +151,6 @@ fn run_all(run: &mut Run, statements: &[Statement], has_losses: bool) {
     if run.has_failed_by_loss() {
         return;
     }
-    // Data without handles must vanish from the graph and from every store.
     for handle in run.handles.clone() {
         run.graph.release(handle);
     }
@@ -158,24 +160,7 @@ fn run_all(run: &mut Run, statements: &[Statement], has_losses: bool) {
         run.perform();
     }
     assert!(!run.graph.known().members.any_leaves(), "a member has not left");
-    // Data that can be neither recomputed nor restored is exempt.
-    let graph = &run.graph;
-    let left =
-        graph.known().versions.keys().filter(|version| !graph.known().journal.is_precious(**version)).count();
-    let is_left = |call: &CallId| !graph.known().journal.is_precious(version(*call, 0));
-    assert!(
-        graph.is_empty() || (left == 0 && !graph.known().calls.iter().any(|(call, _)| is_left(&call))),
-        "{:?} {:?}",
-        graph.known().calls,
-        graph.known().versions
-    );
-    for (member, store) in &mut run.stores {
-        // Data that the program has read is kept for a restart.
-        store.retain(|version, _| {
-            !run.graph.known().kept.has(*version, *member) && !run.graph.known().journal.is_precious(*version)
-        });
-        assert!(store.is_empty(), "{member:?} keeps {store:?}");
-    }
+    check_rest(&run.stores, &run.graph);
 }
 
 proptest! {

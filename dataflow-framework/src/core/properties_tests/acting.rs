@@ -6,7 +6,7 @@ use super::{Run, Running, default_of, written};
 use crate::{
     core::{
         Action, Assignment, Fact, Failing, Held, Mark, Member, Outcome, Source, call::CallState,
-        graph_tests::version, version::State,
+        graph_tests::version, version::State, virtual_stores::fetch,
     },
     failure::Failure,
     ids::{Argument, CallId, VersionId},
@@ -117,7 +117,7 @@ impl Run {
             return true;
         }
         store.remove(&version);
-        let value = self.fetch(source);
+        let value = fetch(&self.stores, source, &self.vanished);
         value.map(|value| self.put_brought(member, version, value)).is_some()
     }
 
@@ -129,14 +129,6 @@ impl Run {
             self.brought.insert((member, version));
         }
         self.put(member, version, value);
-    }
-
-    pub(super) fn fetch(&self, source: &Source) -> Option<(u64, Mark)> {
-        let there = source.members.iter().filter(|member| !self.vanished.contains(member));
-        let mut stores = there.filter_map(|member| self.stores.get(member));
-        let found = stores.find_map(|store| store.get(&source.version)).copied();
-        assert!(found.is_none_or(|(_, mark)| mark == source.mark), "{source:?}");
-        found
     }
 
     /// Removes a member that the graph lets go.
@@ -289,7 +281,7 @@ impl Run {
         }
         if which >= self.running.len() {
             let (member, source) = self.copies.swap_remove(which - self.running.len());
-            let Some(value) = self.fetch(&source) else {
+            let Some(value) = fetch(&self.stores, &source, &self.vanished) else {
                 return self.graph.not_copied(source.version, member, &source.members);
             };
             self.put(member, source.version, value);

@@ -2,7 +2,7 @@
 
 use super::{MEMORY, Run};
 use crate::{
-    core::{Demand, Fact, call::CallState, version::State},
+    core::{Demand, Fact, call::CallState, virtual_stores},
     ids::{CallId, VersionId},
 };
 
@@ -63,12 +63,6 @@ impl Run {
     /// Checks that each member stores the data that the graph assumes there.
     pub(super) fn check(&self) {
         self.check_demands();
-        for (id, version) in &self.graph.known().versions {
-            let State::Present(copies) = &version.state else { continue };
-            assert!(!copies.members.is_empty(), "{id:?}");
-            for member in &copies.members {
-                assert!(self.stores[member].contains_key(id), "{id:?} is not with {member:?}");
-            }
-        }
+        virtual_stores::check(&self.stores, &self.graph);
     }
 }
