@@ -38,6 +38,7 @@ impl<D: Copy> FreeOrder<D> {
         self.held.contains_key(&call)
     }
 
+    #[cfg(test)]
     pub(super) fn holds_none(&self) -> bool {
         self.held.is_empty()
     }
@@ -64,10 +65,6 @@ impl<D: Copy> FreeOrder<D> {
 
     pub(super) fn stir(&mut self, first: CallId) {
         self.stirred.insert(first);
-    }
-
-    pub(super) fn calm(&mut self, first: CallId) {
-        self.stirred.remove(&first);
     }
 
     pub(super) fn pop_stirred(&mut self) -> Option<CallId> {

@@ -202,7 +202,7 @@ impl Graph {
     pub(crate) fn data(&mut self, id: CallId, bytes: u64, content: u128) -> Mark {
         let mut copies = Copies { members: vec![Member::HERE], bytes };
         if self.data.has_losses {
-            let known = self.replay.on_data(&self.data, id, content);
+            let known = self.replay.follow(&self.data, id, self.replay.mark().then_data(id, content));
             let known = known.into_iter().flat_map(|known| known.copies.into_values());
             known.flat_map(|copies| copies.members).for_each(|member| copies.add(member));
             self.data.add_end(id);
@@ -343,21 +343,17 @@ impl Graph {
         &mut self.data.journal
     }
 
+    /// Returns the calls that wait for a worker.
+    pub(crate) fn queues(&mut self) -> &mut Queues {
+        &mut self.queues
+    }
+
     pub(crate) fn observed(&mut self) -> &mut Observed {
         &mut self.observed
     }
 
     pub(crate) fn replay(&mut self) -> &mut Replay {
         &mut self.replay
-    }
-
-    pub(crate) fn fix_members(&mut self) {
-        self.queues.fix_members();
-    }
-
-    /// Runs each call twice from now on, to compare the outputs.
-    pub(crate) fn check(&mut self) {
-        self.queues.check();
     }
 
     pub(crate) fn open_group(&mut self, start: CallId) {
@@ -387,7 +383,8 @@ impl Graph {
 
     /// Returns the mark of a version that exists, but not on the node of the program.
     pub(crate) fn lacks_here(&self, id: VersionId) -> Option<Mark> {
-        self.data.lacks_here(id)
+        let version = self.data.versions.get(&id).filter(|version| version.is_present());
+        version.filter(|version| !version.is_with(Member::HERE)).map(|version| version.mark)
     }
 
     pub(crate) fn is_unfinished(&self, id: CallId) -> bool {

@@ -85,7 +85,7 @@ pub(super) struct Crew {
 }
 
 /// The work of a member.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Load {
     workers: u64,
     capacity: Capacity,
@@ -122,21 +122,9 @@ impl Members {
         let load = Load {
             workers: u64::from(capacity.workers),
             capacity,
-            assigned: 0,
-            cores: 0,
-            memory: 0,
-            tasks: Vec::new(),
-            expected_ns: 0,
-            longest_ns: 0,
-            wide: 0,
             // From now on it receives as many as the member with the fewest.
             spread: self.known.values().map(|load| load.spread).min().unwrap_or(0),
-            reserved: None,
-            lent: 0,
-            is_leaving: false,
-            may_go: false,
-            rescued: 0,
-            rank: None,
+            ..Load::default()
         };
         self.known.insert(member, load);
         self.note(member);
@@ -208,37 +196,39 @@ impl Members {
         self.known.contains_key(&member)
     }
 
-    pub(super) fn on_assigned(&mut self, member: Member, claim: Claim, is_spread: bool) {
+    /// Changes the work of a member, if it is known.
+    fn change(&mut self, member: Member, change: impl FnOnce(&mut Load)) {
         if let Some(load) = self.known.get_mut(&member) {
-            load.occupy(claim);
-            load.spread += u64::from(is_spread);
+            change(load);
         }
         self.note(member);
     }
 
+    pub(super) fn on_assigned(&mut self, member: Member, claim: Claim, is_spread: bool) {
+        self.change(member, |load| {
+            load.occupy(claim);
+            load.spread += u64::from(is_spread);
+        });
+    }
+
     pub(super) fn ended(&mut self, member: Member, claim: Claim) {
-        if let Some(load) = self.known.get_mut(&member) {
-            load.release(claim);
-        }
-        self.note(member);
+        self.change(member, |load| load.release(claim));
     }
 
     /// Records that an assigned call waits for others, and releases its workers and memory to them.
     pub(super) fn lend(&mut self, member: Member, claim: Claim) {
-        if let Some(load) = self.known.get_mut(&member) {
+        self.change(member, |load| {
             load.release(claim);
             load.lent += 1;
-        }
-        self.note(member);
+        });
     }
 
     /// Records that a call that waited for others continues, and takes its workers and memory back.
     pub(super) fn take_back(&mut self, member: Member, claim: Claim) {
-        if let Some(load) = self.known.get_mut(&member) {
+        self.change(member, |load| {
             load.occupy(claim);
             load.lent -= 1;
-        }
-        self.note(member);
+        });
     }
 
     pub(super) fn took(&mut self, task: &'static TaskDef, ns: u64) {

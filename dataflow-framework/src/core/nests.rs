@@ -157,10 +157,6 @@ impl Nests {
         }
     }
 
-    pub(super) fn take_handle(&mut self, parent: CallId, version: VersionId) {
-        *self.nest(parent).handles.entry(version).or_default() += 1;
-    }
-
     pub(super) fn drop_handle(&mut self, data: &mut Data, parent: CallId, version: VersionId) {
         if take_one(&mut self.nest(parent).handles, version) {
             data.release(version);

@@ -31,7 +31,7 @@ const DAMAGES_MAX: u32 = 4;
 
 /// The calls that wait for a worker.
 #[derive(Debug, Default)]
-pub(super) struct Queues {
+pub(crate) struct Queues {
     /// The plain calls of the program.
     ready: Ready,
     /// The plain nested calls.
@@ -265,11 +265,13 @@ impl Queues {
         self.ready.before(id)
     }
 
-    pub(super) fn fix_members(&mut self) {
+    /// Records that no member can join later.
+    pub(crate) fn fix_members(&mut self) {
         self.has_fixed_members = true;
     }
 
-    pub(super) fn check(&mut self) {
+    /// Runs each call twice from now on, to compare the outputs.
+    pub(crate) fn check(&mut self) {
         self.is_checked = true;
     }
 

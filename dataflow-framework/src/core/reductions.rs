@@ -89,9 +89,6 @@ impl Reductions {
 
     /// Handles a version that became available for these calls.
     pub(super) fn on_available(&mut self, version: VersionId, readers: &[CallId]) {
-        if self.order.holds_none() {
-            return;
-        }
         for reader in readers {
             let Some(first) = self.order.of(*reader) else { continue };
             let Some(reduction) = self.by_first.get_mut(&first) else { continue };
@@ -117,7 +114,6 @@ impl Reductions {
         self.order.stir(first);
         if reduction.undecided.is_empty() {
             self.by_first.remove(&first);
-            self.order.calm(first);
         }
     }
 

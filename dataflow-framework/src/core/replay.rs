@@ -334,13 +334,8 @@ impl Replay {
         self.follow(data, id, self.mark.then_call(id, new.number, &new.arguments, new.writes))
     }
 
-    /// Moves to data that the program creates now; `content` is the hash of it. Returns its state from earlier runs.
-    pub(super) fn on_data(&mut self, data: &Data, id: CallId, content: u128) -> Option<Earlier> {
-        self.follow(data, id, self.mark.then_data(id, content))
-    }
-
-    /// Stores the mark of a call, or of data, and compares it with the records of earlier runs.
-    fn follow(&mut self, data: &Data, call: CallId, is: Mark) -> Option<Earlier> {
+    /// Moves to a call, or data, that the program makes now, and compares it with earlier runs. Returns its state there.
+    pub(super) fn follow(&mut self, data: &Data, call: CallId, is: Mark) -> Option<Earlier> {
         self.mark = is;
         let known = self.known_of(call, is);
         self.marks.last = Some((call, is));

@@ -108,7 +108,7 @@ fn call_too_large_for_each_store_waits_for_a_larger_one() {
 #[test]
 fn call_too_large_for_each_store_fails_where_no_member_can_join() {
     let mut graph = graph();
-    graph.fix_members();
+    graph.queues().fix_members();
     call(&mut graph, 0, vec![]);
     for _ in MEMBERS {
         let [(0, member)] = assigned(&mut graph)[..] else { panic!("it is tried on each member") };

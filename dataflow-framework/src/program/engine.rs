@@ -157,7 +157,7 @@ impl Engine {
         graph.journal().take_news();
         graph.journal().enable();
         if is_embedded {
-            graph.fix_members();
+            graph.queues().fix_members();
         }
         let most = is_embedded.then_some(capacity);
         Self { others: Some(others), most, ..Self::with_graph(graph, executor, queue, ahead_max) }.begin()
@@ -213,7 +213,7 @@ impl Engine {
 
     /// Runs each call twice from now on, and compares the outputs.
     pub(crate) fn check(&self) {
-        self.lock().graph.check();
+        self.lock().graph.queues().check();
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {

@@ -118,11 +118,6 @@ impl Data {
         !self.journal.history_has(id, call.within) && !call.written(id).any(is_present)
     }
 
-    pub(in crate::core) fn lacks_here(&self, id: VersionId) -> Option<Mark> {
-        let version = self.versions.get(&id).filter(|version| version.is_present());
-        version.filter(|version| !version.is_with(Member::HERE)).map(|version| version.mark)
-    }
-
     /// Returns whether a call of this number, or all its output, exists.
     pub(in crate::core) fn is_made(&self, id: CallId, writes: u32) -> bool {
         let has = |slot| self.versions.contains_key(&VersionId { call: id, slot });

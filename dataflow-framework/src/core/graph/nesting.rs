@@ -53,7 +53,7 @@ impl Graph {
                 self.add_data(parent, member, position, (bytes, content));
             }
             Step::Retain(version) => {
-                self.nests.take_handle(parent, version);
+                *self.nests.nest(parent).handles.entry(version).or_default() += 1;
                 self.data.version_mut(version).handles += 1;
             }
             Step::Release(version) => self.nests.drop_handle(&mut self.data, parent, version),

@@ -140,19 +140,19 @@ impl History {
 
     /// Splits the history into pieces that fit into a message.
     pub(crate) fn pieces(&self) -> Vec<Self> {
-        let mut pieces = Vec::new();
-        let ranges: Vec<_> = self.ended.iter().map(|(start, end)| (*start, *end)).collect();
-        for ranges in ranges.chunks(RANGES_MAX) {
-            pieces.push(Self { ended: ranges.iter().copied().collect(), ..Self::default() });
-        }
+        let ended: Vec<_> = self.ended.iter().map(|(start, end)| (*start, *end)).collect();
         let failed: Vec<_> = self.failed.iter().map(|(call, reason)| (*call, reason.clone())).collect();
-        for failed in failed.chunks(FAILURES_MAX) {
-            pieces.push(Self { failed: failed.iter().cloned().collect(), ..Self::default() });
-        }
         let ignored: Vec<_> = self.ignored.iter().copied().collect();
-        for ignored in ignored.chunks(RANGES_MAX) {
-            pieces.push(Self { ignored: ignored.iter().copied().collect(), ..Self::default() });
-        }
+        let ended = ended
+            .chunks(RANGES_MAX)
+            .map(|ended| Self { ended: ended.iter().copied().collect(), ..Self::default() });
+        let failed = failed
+            .chunks(FAILURES_MAX)
+            .map(|failed| Self { failed: failed.iter().cloned().collect(), ..Self::default() });
+        let ignored = ignored
+            .chunks(RANGES_MAX)
+            .map(|ignored| Self { ignored: ignored.iter().copied().collect(), ..Self::default() });
+        let mut pieces: Vec<_> = ended.chain(failed).chain(ignored).collect();
         let within = self.within.iter().flat_map(|(root, calls)| calls.iter().map(|call| (*root, *call)));
         let within: Vec<_> = within.collect();
         for within in within.chunks(RANGES_MAX) {

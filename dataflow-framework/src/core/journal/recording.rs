@@ -233,7 +233,7 @@ impl Recording {
             self.settle(data, id, (member, by), bytes, None);
         }
         self.early.retain(|_, early| early.remove_member(member));
-        self.forget_damages_on(member);
+        self.damaged.retain(|(_, on)| *on != member);
     }
 
     /// Returns the members with output of calls whose ends will be recorded: now, or when the program makes the
@@ -268,10 +268,6 @@ impl Recording {
         if !self.damaged.is_empty() {
             self.damaged.retain(|(version, _)| version.call != call);
         }
-    }
-
-    fn forget_damages_on(&mut self, member: Member) {
-        self.damaged.retain(|(_, on)| *on != member);
     }
 
     /// Returns the status of a call that is made now.

@@ -35,11 +35,11 @@ impl Engine {
         // An unreadable version unblocks the calls that waited for it.
         while std::mem::take(&mut is_unreadable) {
             for action in state.graph.actions() {
-                match (action, &self.others) {
-                    (Action::Forget(Member::HERE, version), _) => {
+                match action {
+                    Action::Forget(Member::HERE, version) => {
                         after.forgotten.extend(self.executor.forget(version));
                     }
-                    (Action::Assign(Member::HERE, assignment), _) => {
+                    Action::Assign(Member::HERE, assignment) => {
                         let missing =
                             assignment.elsewhere.iter().map(|source| self.missing(source)).collect();
                         // Missing inputs are requested immediately.
@@ -47,54 +47,54 @@ impl Engine {
                         self.executor.assign(self.epoch.load(Relaxed), assignment, missing);
                         after.assigned += 1;
                     }
-                    (Action::Bring(source) | Action::Copy(Member::HERE, source), _) => {
+                    Action::Bring(source) | Action::Copy(Member::HERE, source) => {
                         after.brought.push(self.missing(&source));
                     }
-                    (Action::Record(fact), _) => {
+                    Action::Record(fact) => {
                         state.records.tell(fact);
                         after.brings = true;
                     }
-                    (Action::Restore { version, mark, value }, _) => {
+                    Action::Restore { version, mark, value } => {
                         let bytes = value.len() as u64;
                         self.executor.put_brought(version, Value::from_encoded(value.to_vec()), mark, bytes);
                     }
-                    (Action::Preserve { version, mark }, _) => {
+                    Action::Preserve { version, mark } => {
                         is_unreadable |= !self.preserve(state, version, mark);
                     }
-                    (Action::LetGo(Member::HERE), _) => {
+                    Action::LetGo(Member::HERE) => {
                         self.may_go.store(true, Relaxed);
                         after.brings = true;
                     }
-                    (Action::Alias(Member::HERE, from, to, mark), _) => {
+                    Action::Alias(Member::HERE, from, to, mark) => {
                         let is_here = self.executor.alias(from, to, mark);
                         debug_assert!(is_here, "it is here as far as the graph knows");
                     }
-                    (Action::Answer(Member::HERE, execution, answer), _) => {
+                    Action::Answer(Member::HERE, execution, answer) => {
                         self.executor.answer_task(execution, answer);
                     }
-                    (Action::Alias(member, from, to, mark), Some(others)) => {
-                        others.order(member, &Order::Alias { from, to, mark });
+                    Action::Alias(member, from, to, mark) => {
+                        self.order(member, &Order::Alias { from, to, mark });
                     }
-                    (Action::Answer(member, execution, answer), Some(others)) => {
-                        others.order(member, &Order::Answer(execution, answer));
+                    Action::Answer(member, execution, answer) => {
+                        self.order(member, &Order::Answer(execution, answer));
                     }
-                    (Action::Forget(member, version), Some(others)) => {
-                        others.order(member, &Order::Forget(version));
+                    Action::Forget(member, version) => self.order(member, &Order::Forget(version)),
+                    Action::Assign(member, assignment) => {
+                        let missing = assignment.elsewhere.iter().map(|source| self.to_send(source));
+                        self.order(member, &Order::assign(&assignment, missing.collect()));
                     }
-                    (Action::Assign(member, assignment), Some(others)) => {
-                        let missing =
-                            assignment.elsewhere.iter().map(|source| self.to_send(source)).collect();
-                        others.order(member, &Order::assign(&assignment, missing));
+                    Action::Copy(member, source) => {
+                        self.order(member, &Order::Copy(self.to_send(&source)));
                     }
-                    (Action::Copy(member, source), Some(others)) => {
-                        others.order(member, &Order::Copy(self.to_send(&source)));
-                    }
-                    (Action::LetGo(member), Some(others)) => others.order(member, &Order::MayLeave),
-                    (_, None) => unreachable!("everything is here"),
+                    Action::LetGo(member) => self.order(member, &Order::MayLeave),
                 }
             }
         }
         after
+    }
+
+    fn order(&self, member: Member, order: &Order) {
+        self.others.as_ref().expect("everything is here otherwise").order(member, order);
     }
 
     fn missing(&self, source: &Source) -> Missing {
