@@ -8,7 +8,7 @@ use crate::ids::CallId;
 
 /// The undecided and unrecorded calls of reductions, or of chains. Each of these has the number of its first call. `D` is
 /// a decision about a call.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct FreeOrder<D> {
     held: BTreeMap<CallId, Held>,
     /// The reductions or chains with changes.
@@ -24,12 +24,6 @@ enum Held {
     Undecided(CallId),
     /// Its inputs are not recorded.
     Unrecorded,
-}
-
-impl<D> Default for FreeOrder<D> {
-    fn default() -> Self {
-        Self { held: BTreeMap::new(), stirred: BTreeSet::new(), decided: BTreeMap::new() }
-    }
 }
 
 impl<D: Copy> FreeOrder<D> {

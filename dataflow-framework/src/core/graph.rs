@@ -48,7 +48,7 @@ use crate::{
 
 /// The calls that are unfinished, or needed to recompute their output; and the versions that they read and
 /// write.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Graph {
     data: Data,
     queues: Queues,
@@ -64,17 +64,7 @@ pub(crate) struct Graph {
 impl Graph {
     /// Creates a graph. If no member is ever lost, nothing is kept to recompute versions.
     pub(crate) fn new(has_losses: bool) -> Self {
-        Self {
-            data: Data::new(has_losses),
-            queues: Queues::default(),
-            recording: Recording::default(),
-            replay: Replay::default(),
-            nests: Nests::default(),
-            reductions: Reductions::default(),
-            chains: Chains::default(),
-            failures: Failures::default(),
-            observed: Observed::default(),
-        }
+        Self { data: Data::new(has_losses), ..Self::default() }
     }
 
     /// Adds a call. The program has one handle of each version that it writes.

@@ -4,8 +4,8 @@ mod placing;
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use self::placing::Lane;
 pub(super) use self::placing::LaneKind;
-use self::placing::Lanes;
 use super::{
     action::{Action, Assignment},
     call::{Call, CallState, Cause, Failing, Manner, Work},
@@ -37,37 +37,23 @@ pub(crate) struct Queues {
     /// The plain nested calls.
     nested: Nested,
     /// The calls with requirements, and spread calls.
-    lanes: Lanes,
+    lanes: BTreeMap<LaneKind, Lane>,
     levels: Levels,
-    troubles: Troubles,
+    /// The calls that could not run on some members.
+    troubles: BTreeMap<CallId, Troubled>,
     /// Whether no member can join: a call that no member can run fails, instead of waiting for one.
     has_fixed_members: bool,
     /// Whether each call runs twice, to compare the outputs.
     is_checked: bool,
 }
 
-/// The calls that could not run on some members.
-#[derive(Debug, Default)]
-struct Troubles(BTreeMap<CallId, Troubled>);
-
+/// The faults of members that a call has met.
 #[derive(Debug, Default)]
 struct Troubled {
     /// The members on which it could not run.
     shunned: Vec<Member>,
     /// The number of its attempts that failed because of a damaged or missing input.
     damages: u32,
-}
-
-impl Troubles {
-    fn remove(&mut self, call: CallId) {
-        if !self.0.is_empty() {
-            self.0.remove(&call);
-        }
-    }
-
-    fn shunned(&self, call: CallId) -> &[Member] {
-        self.0.get(&call).map_or(&[], |troubled| &troubled.shunned)
-    }
 }
 
 impl Queues {
@@ -154,7 +140,7 @@ impl Queues {
     /// Returns the member for a call for which this one was chosen: another one if the call could not run
     /// there. Calls of lanes keep theirs: it satisfies their demand, and was chosen with regard to such members.
     fn fit(&self, data: &Data, id: CallId, chosen: Member) -> Member {
-        let (call, shunned) = (&data.calls[&id], self.troubles.shunned(id));
+        let (call, shunned) = (&data.calls[&id], self.shunned(id));
         let is_of_a_lane = call.demand() != Demand::NONE || call.options.spread;
         if is_of_a_lane || !shunned.contains(&chosen) {
             return chosen;
@@ -170,7 +156,7 @@ impl Queues {
         });
         self.levels.compute(first, end, calls);
         self.ready.reorder(&self.levels);
-        self.lanes.reorder(&self.levels);
+        self.reorder_lanes();
     }
 
     /// Returns the way in which a call runs now.
@@ -218,13 +204,13 @@ impl Queues {
             let nearness = data.nearness(id, &Arc::clone(&call.arguments));
             self.ready.push((urgency, id), nearness);
         } else {
-            self.lanes.push((demand, options.spread), (urgency, id));
+            self.lanes.entry((demand, options.spread)).or_default().calls.insert((urgency, id));
         }
     }
 
     /// Handles a call that could not run on its member. Returns whether it cannot run on any.
     pub(super) fn on_unfit(&mut self, data: &mut Data, id: CallId, member: Member, cause: Cause) -> bool {
-        let troubled = self.troubles.0.entry(id).or_default();
+        let troubled = self.troubles.entry(id).or_default();
         let call = data.calls.get_mut(&id).expect("it was assigned");
         let is_hopeless = match cause {
             Cause::Damaged(_) => {
@@ -243,13 +229,18 @@ impl Queues {
             }
         };
         if is_hopeless {
-            self.troubles.remove(id);
+            self.troubles.remove(&id);
         }
         is_hopeless
     }
 
+    /// Returns the members on which a call could not run.
+    fn shunned(&self, id: CallId) -> &[Member] {
+        self.troubles.get(&id).map_or(&[], |troubled| &troubled.shunned)
+    }
+
     pub(super) fn on_end(&mut self, id: CallId) {
-        self.troubles.remove(id);
+        self.troubles.remove(&id);
     }
 
     pub(super) fn made(&mut self) {

@@ -26,7 +26,7 @@ use crate::{
 };
 
 /// The known calls and versions, with their copies on members.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(in crate::core) struct Data {
     /// Whether members may be lost, so that the calls that can recompute versions are kept.
     pub(in crate::core) has_losses: bool,
@@ -44,17 +44,7 @@ pub(in crate::core) struct Data {
 
 impl Data {
     pub(in crate::core) fn new(has_losses: bool) -> Self {
-        Self {
-            has_losses,
-            calls: Calls::default(),
-            unfinished: 0,
-            versions: FxHashMap::default(),
-            members: Members::default(),
-            journal: Journal::default(),
-            copying: BTreeMap::new(),
-            kept: ReadCache::default(),
-            actions: Vec::new(),
-        }
+        Self { has_losses, ..Self::default() }
     }
 
     pub(in crate::core) fn version_mut(&mut self, version: VersionId) -> &mut Version {

@@ -10,29 +10,19 @@
 //!
 //! Calls that no member can run wait for one that can, and delay no other call.
 
-use std::{
-    cmp::Reverse,
-    collections::{BTreeMap, BTreeSet},
-};
+use std::{cmp::Reverse, collections::BTreeSet};
 
 use super::{
     super::{
         call::CallState,
         data::Data,
         demand::Demand,
-        levels::Levels,
         members::Member,
         ready::{Key, urgency},
     },
     Queues,
 };
 use crate::ids::{CallId, NESTED_BIT};
-
-/// The waiting calls with requirements.
-#[derive(Debug, Default)]
-pub(super) struct Lanes {
-    pub(super) by_kind: BTreeMap<LaneKind, Lane>,
-}
 
 /// The common properties of the calls of a lane: their demand, and whether they are spread.
 pub(in crate::core) type LaneKind = (Demand, bool);
@@ -44,25 +34,17 @@ pub(super) struct Lane {
     pub(super) is_told: bool,
 }
 
-impl Lanes {
-    pub(super) fn push(&mut self, kind: LaneKind, key: Key) {
-        self.by_kind.entry(kind).or_default().calls.insert(key);
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.by_kind.is_empty()
-    }
-
-    pub(super) fn reorder(&mut self, levels: &Levels) {
-        for lane in self.by_kind.values_mut() {
+impl Queues {
+    /// Sorts the calls of all lanes again.
+    pub(super) fn reorder_lanes(&mut self) {
+        let Self { lanes, levels, .. } = self;
+        for lane in lanes.values_mut() {
             let level = |level, call| if call < NESTED_BIT { levels.of(call) } else { level };
             let again = |((priority, before), call): Key| (urgency(priority.0, level(before.0, call)), call);
             lane.calls = std::mem::take(&mut lane.calls).into_iter().map(again).collect();
         }
     }
-}
 
-impl Queues {
     /// Removes and returns the most urgent call of the lanes that has a place, with its member. If `open`, which
     /// means that a plain call can be assigned now, a lane is skipped if its first call is less urgent than a waiting
     /// plain or nested call, unless a member is reserved for it.
@@ -76,7 +58,7 @@ impl Queues {
             let (_, id) = key;
             // If no other member can run the call, it may run again on a shunned one; if it cannot run there
             // either, it fails.
-            let shunned = self.troubles.shunned(id);
+            let shunned = self.shunned(id);
             let shunned = if data.members.any_other_than(shunned, demand) { shunned } else { &[] };
             let is_reserved = data.members.is_reserved(demand, shunned);
             if open && !is_urgent && !is_reserved {
@@ -90,7 +72,7 @@ impl Queues {
             if is_reserved {
                 data.members.unreserve(demand);
             }
-            let lane = self.lanes.by_kind.get_mut(&kind).expect("it has this call");
+            let lane = self.lanes.get_mut(&kind).expect("it has this call");
             lane.is_told = false;
             lane.calls.remove(&key);
             return Some((id, member));
@@ -103,7 +85,7 @@ impl Queues {
         let (calls, members) = (&data.calls, &mut data.members);
         let waits = |id: &CallId| calls.get(id).is_some_and(|call| call.state == CallState::Worker);
         let mut firsts = Vec::new();
-        self.lanes.by_kind.retain(|kind, lane| {
+        self.lanes.retain(|kind, lane| {
             while lane.calls.first().is_some_and(|(_, id)| !waits(id)) {
                 lane.calls.pop_first();
             }
@@ -121,12 +103,12 @@ impl Queues {
     fn on_no_place(&mut self, data: &mut Data, kind: LaneKind, id: CallId, is_urgent: bool) {
         let (demand, _) = kind;
         let lack = data.lacks(id);
-        let lane = self.lanes.by_kind.get_mut(&kind).expect("it has this call");
+        let lane = self.lanes.get_mut(&kind).expect("it has this call");
         let Some(lack) = lack else {
             lane.is_told = false;
             // A call that only needs a label gets a place whenever another call ends.
             if is_urgent && (demand.cores > 1 || demand.memory > 0) {
-                data.members.reserve(demand, self.troubles.shunned(id));
+                data.members.reserve(demand, self.shunned(id));
             }
             return;
         };
