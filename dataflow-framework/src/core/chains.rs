@@ -132,7 +132,6 @@ impl Chains {
         }
     }
 
-    /// Notes that the other inputs of a turn may all be available.
     pub(super) fn recheck_turn(&mut self, data: &Data, id: CallId) {
         let Some(first) = self.order.of(id).filter(|_| self.can_have_turn(data, id)) else { return };
         if let Some(chain) = self.by_first.get_mut(&first) {
@@ -207,7 +206,6 @@ impl Chains {
         }
     }
 
-    /// Adds a call that was made to its chain. Returns the chain.
     pub(super) fn on_made(&mut self, data: &mut Data, id: CallId) -> Option<CallId> {
         let first = self.order.of(id)?;
         if self.order.decision(id).is_some() {

@@ -22,7 +22,6 @@ fn graph() -> Graph {
     graph
 }
 
-/// Makes a call that reads the outputs of other calls.
 fn call(graph: &mut Graph, id: CallId, reads: &[CallId], options: Options) {
     let reads = reads.iter().map(|read| version(*read, 0)).collect();
     graph.call(id, new_call(vec![Argument::ReadAll(reads)], 1, options));

@@ -31,7 +31,6 @@ fn chain(graph: &mut Graph, calls: CallId) -> Vec<Mark> {
     (0..calls).map(|id| graph.known().versions[&version(id, 0)].mark).collect()
 }
 
-/// Completes all calls, on every member.
 fn complete_all(graph: &mut Graph) {
     loop {
         let running = assigned_to(graph);

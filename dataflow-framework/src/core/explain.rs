@@ -93,7 +93,6 @@ impl Explaining<'_> {
         }
     }
 
-    /// Returns the reason why a call was cancelled, if it is known.
     pub(super) fn reason(&self, id: CallId) -> Option<String> {
         let failed = self.failures.iter().find(|failure| failure.call() == id);
         let failed = failed.map(|failure| failure.reason().to_owned());

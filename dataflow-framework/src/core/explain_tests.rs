@@ -27,7 +27,6 @@ fn explain(graph: &Graph, id: CallId) -> Explanation {
     graph.explain(id, |member| format!("member {}", member.0))
 }
 
-/// Completes a call on the member that runs it.
 fn complete(graph: &mut Graph, id: CallId, ns: u64) {
     let member = if explain(graph, id).place == (Place::Runs { node: "member 0".to_owned() }) {
         Member::HERE

@@ -60,7 +60,6 @@ impl Levels {
         u32::try_from(steps).unwrap_or(u32::MAX).min(SHORT - 1)
     }
 
-    /// Returns the duration of the longest chain that starts with a call.
     fn way_ns(&self, call: CallId) -> u64 {
         self.at(&self.of_calls_ns, call).unwrap_or(0)
     }
@@ -74,7 +73,6 @@ impl Levels {
         self.new += 1;
     }
 
-    /// Counts a completed call, and records its duration.
     pub(super) fn ended(&mut self, task: &'static TaskDef, ns: u64) {
         self.ended += 1;
         self.has_learnt |= self.durations.took(task, ns);

@@ -246,7 +246,6 @@ impl Members {
         }
     }
 
-    /// Returns the numbers of members and workers that can run calls, without leaving members.
     pub(super) fn crew(&self) -> Crew {
         let mut crew = Crew::default();
         for load in self.known.values().filter(|load| !load.is_leaving && load.workers > 0) {
@@ -342,7 +341,6 @@ impl Members {
         kept.into_iter().any(|(member, _)| !shunned.contains(member))
     }
 
-    /// Stops keeping members free for calls of this kind.
     pub(super) fn unreserve(&mut self, demand: Demand) {
         let kept = self.known.iter_mut().filter(|(_, load)| load.reserved == Some(demand));
         let kept: Vec<_> = kept.map(|(member, load)| (load.reserved.take(), *member)).collect();
@@ -407,7 +405,6 @@ impl Load {
         }
     }
 
-    /// Computes the expected duration of its calls.
     fn estimate(&mut self, durations: &Durations) {
         (self.expected_ns, self.longest_ns) = (0, 0);
         for (task, calls) in &self.tasks {

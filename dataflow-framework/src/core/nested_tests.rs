@@ -24,7 +24,6 @@ use super::{
 };
 use crate::ids::{Argument, CallId, Execution, VersionId};
 
-/// A step of a test.
 #[derive(Debug, Clone)]
 enum Event {
     /// The program makes a call that reads outputs of earlier calls.

@@ -148,7 +148,6 @@ impl Nests {
         with_handle.or_else(|| Some(reader()?.parent)).filter(|id| self.by_call.contains_key(id))
     }
 
-    /// Notes that a nested call will run.
     pub(super) fn child_begins(&mut self, data: &Data, id: CallId) {
         if let Some(Within { parent, position, .. }) = data.within(id)
             && let Some(nest) = self.by_call.get_mut(&parent)
@@ -251,7 +250,6 @@ impl Nests {
         }
     }
 
-    /// Answers the task that waits for a value, once it is available.
     pub(super) fn answer_get(&mut self, data: &mut Data, id: CallId, execution: Execution) {
         let call = data.calls.get_mut(&id).expect("it waits");
         call.state = CallState::Worker;
@@ -300,7 +298,6 @@ impl Nests {
         }
     }
 
-    /// Answers a task that waits for its calls, if they have ended.
     pub(super) fn recheck_waiting(&mut self, data: &mut Data, parent: CallId) {
         let Some(nest) = self.by_call.get_mut(&parent) else { return };
         let (Some((member, execution)), Some((calls, is_told))) = (nest.runs, nest.awaits.clone()) else {

@@ -48,7 +48,6 @@ struct Recording {
 }
 
 impl Observed {
-    /// Enables collecting events for an observer.
     pub(crate) fn keep_seen(&mut self) {
         self.seen = Some(Vec::new());
     }
@@ -76,7 +75,6 @@ impl Observed {
         &mut self.tallies[index]
     }
 
-    /// Returns the position of a task among those that were called. A program has few.
     pub(super) fn index(&mut self, task: &'static TaskDef) -> usize {
         let is_it = |tally: &Tally| (tally.task.name, tally.task.module) == (task.name, task.module);
         self.tallies.iter().position(is_it).unwrap_or_else(|| {
@@ -100,7 +98,6 @@ impl Observed {
         }
     }
 
-    /// Records that a call has failed or was cancelled.
     pub(super) fn record_unsuccessful(&mut self, task: &'static TaskDef, id: CallId) {
         self.of(task).given_up += 1;
         let recording = self.recording.as_mut();

@@ -159,7 +159,6 @@ impl Queues {
         self.reorder_lanes();
     }
 
-    /// Returns the way in which a call runs now.
     fn manner(&self, data: &Data, observed: &Observed, id: CallId, call: &Call) -> Manner {
         let ignores = call.options.on_failure == OnFailure::Ignore;
         let failing = match ignores {
@@ -234,7 +233,6 @@ impl Queues {
         is_hopeless
     }
 
-    /// Returns the members on which a call could not run.
     fn shunned(&self, id: CallId) -> &[Member] {
         self.troubles.get(&id).map_or(&[], |troubled| &troubled.shunned)
     }

@@ -238,7 +238,6 @@ impl Reduction {
         Some(undecided)
     }
 
-    /// Lets a call merge another part.
     fn put(&mut self, call: CallId, at: usize, part: Part) {
         let Some(undecided) = self.undecided.get_mut(&call) else { return };
         undecided.parts[at] = part;

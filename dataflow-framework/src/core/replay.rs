@@ -62,7 +62,6 @@ pub(super) struct Earlier {
 }
 
 impl Earlier {
-    /// Handles a call that is not made again.
     fn forget(self, data: &mut Data, call: CallId) {
         if let Some(member) = self.runs_on {
             data.members.ended(member, Claim::UNKNOWN);
@@ -145,7 +144,6 @@ impl Replay {
         self.next = id + 1;
     }
 
-    /// Returns the state of earlier runs for a call, or data, that is made now.
     fn known_of(&mut self, call: CallId, mark: Mark) -> Option<Earlier> {
         let earlier = self.earlier.remove(&call)?;
         if earlier.mark == mark {
@@ -163,7 +161,6 @@ impl Replay {
         self.earlier.entry(call).or_insert_with(new)
     }
 
-    /// Takes the state of earlier runs for a call, or data, that is made now within a call of the program.
     pub(super) fn take_within(&mut self, root: CallId, call: CallId) -> Option<Earlier> {
         let earlier = self.earlier.remove(&call)?;
         if let Some(calls) = self.by_root.get_mut(&root) {
@@ -323,7 +320,6 @@ impl Replay {
         self.marks.some.extend(marks);
     }
 
-    /// Returns marks with which a later run can be compared; `None` if they are unchanged.
     pub(crate) fn marks(&mut self) -> Option<Vec<(CallId, Mark)>> {
         self.marks.take_some()
     }

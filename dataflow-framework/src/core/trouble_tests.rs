@@ -19,7 +19,6 @@ fn call(graph: &mut Graph, id: CallId, arguments: Vec<Argument>) {
     graph.call(id, new_call(arguments, 1, Options::DEFAULT));
 }
 
-/// Returns whether the graph brings a version to the program now.
 fn is_brought(graph: &mut Graph, id: VersionId) -> bool {
     graph.actions().iter().any(|action| matches!(action, Action::Bring(source) if source.version == id))
 }

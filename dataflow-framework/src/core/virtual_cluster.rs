@@ -231,7 +231,6 @@ impl Run {
         }
     }
 
-    /// Continues the program, and performs the actions of the graph.
     fn resume(&mut self) {
         loop {
             let has_moved = self.step();

@@ -44,7 +44,6 @@ impl Program {
         self.next - 1
     }
 
-    /// Creates data.
     pub(super) fn data(&mut self, bytes: u64) -> VersionId {
         let call = self.number();
         self.steps.push_back(Step::Data(call, bytes));
@@ -95,12 +94,10 @@ impl Program {
         self.steps.push_back(Step::Drop(version));
     }
 
-    /// Waits for a version.
     pub(super) fn get(&mut self, version: VersionId) {
         self.steps.push_back(Step::Get(version));
     }
 
-    /// Returns the total duration of all calls.
     pub(super) fn work_ns(&self) -> u64 {
         self.loads.values().map(|load| load.ns).sum()
     }

@@ -162,7 +162,6 @@ impl Data {
         }
     }
 
-    /// Returns whether writes are pending that must finish before the last members go.
     pub(in crate::core) fn is_preserving(&self) -> bool {
         self.journal.is_preserving() && !self.members.anybody_stays()
     }
@@ -206,7 +205,6 @@ impl Data {
         }
     }
 
-    /// Copies a newly written version to all members, if its call requests it.
     pub(in crate::core) fn copy_to_all(&mut self, id: VersionId) {
         if self.has_losses && self.is_for_all(id.call) {
             for member in self.members.all_staying() {

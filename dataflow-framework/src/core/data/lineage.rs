@@ -82,7 +82,6 @@ impl Data {
         }
     }
 
-    /// Removes a call, and returns its inputs.
     fn remove_call(&mut self, id: CallId) -> Vec<VersionId> {
         let Some(call) = self.calls.remove(&id) else { return Vec::new() };
         let read: Vec<_> = call.reads().collect();

@@ -87,7 +87,6 @@ impl Graph {
         self.recheck_inputs(id);
     }
 
-    /// Lets a call wait for its missing inputs, if they have changed.
     fn recheck_inputs(&mut self, id: CallId) {
         let Some(call) = self.data.calls.get(&id) else { return };
         let reads = call.arguments.iter().flat_map(Argument::versions);
@@ -306,7 +305,6 @@ impl Graph {
         }
     }
 
-    /// Handles a member that could not copy a version from the members `tried`.
     pub(crate) fn not_copied(&mut self, id: VersionId, to: Member, tried: &[Member]) {
         if self.is_named(id, to, false) || self.recording.is_second(&mut self.data, id, to, false) {
             return;

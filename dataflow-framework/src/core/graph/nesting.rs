@@ -187,7 +187,6 @@ impl Graph {
         self.forget_unneeded(id, &arguments);
     }
 
-    /// Adds a group of calls that the task of a call has made.
     fn add_group_of_task(&mut self, parent: CallId, calls: Range<u64>) {
         let nest = self.nests.nest(parent);
         nest.groups.add(&calls);
@@ -307,7 +306,6 @@ impl Graph {
         }
     }
 
-    /// Makes the forwarded versions of a task the output of its call.
     fn hand_on(&mut self, id: CallId, versions: &[(u32, VersionId)]) {
         for (slot, from) in versions {
             let to = VersionId { call: id, slot: *slot };
@@ -376,7 +374,6 @@ impl Graph {
         }
     }
 
-    /// Stops the tasks that make calls and run on a lost member.
     pub(super) fn stop_nests_on(&mut self, member: Member) {
         let on_it = |nest: &Nest| nest.runs.is_some_and(|(on, _)| on == member);
         let lost = self.nests.by_call.iter().filter(|(_, nest)| on_it(nest)).map(|(id, _)| *id);

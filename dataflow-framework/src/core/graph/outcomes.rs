@@ -226,7 +226,6 @@ impl Graph {
         self.forget_unneeded(id, &arguments);
     }
 
-    /// Forgets data of a completed call that is no longer needed.
     pub(super) fn forget_unneeded(&mut self, id: CallId, arguments: &[Argument]) {
         self.data.release_inputs(id, arguments);
         self.nest_ends(id);
@@ -355,7 +354,6 @@ impl Graph {
         }
     }
 
-    /// Fails a call permanently, and the calls that depend on it.
     pub(super) fn fail_permanently(&mut self, id: CallId, failure: &Failure) {
         let call = self.data.calls.get_mut(&id).expect("it was assigned");
         call.state = CallState::Worker;

@@ -75,7 +75,6 @@ impl Graph {
         }
     }
 
-    /// Handles a member that runs a call of an earlier run.
     pub(crate) fn on_running(&mut self, member: Member, id: CallId, mark: Mark) {
         if self.replay.on_running(&mut self.data, member, id, mark) {
             return;
@@ -88,7 +87,6 @@ impl Graph {
         }
     }
 
-    /// Handles a new call that has completed in an earlier run.
     pub(super) fn on_ended_before(&mut self, id: CallId) {
         let call = self.data.calls.get_mut(&id).expect("it was made");
         call.state = CallState::Done;

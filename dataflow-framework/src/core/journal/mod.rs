@@ -78,7 +78,6 @@ struct Preserved {
 }
 
 impl Journal {
-    /// Lets permanent outcomes be recorded.
     pub(crate) fn enable(&mut self) {
         self.is_on = true;
     }
@@ -173,7 +172,6 @@ impl Journal {
         mark.token(self.key, id)
     }
 
-    /// Returns whether output of this size goes to the journal.
     pub(in crate::core) fn has_room(&self, bytes: usize) -> bool {
         self.values_bytes + bytes <= VALUES_BYTES_MAX
     }
@@ -220,7 +218,6 @@ impl Journal {
         pieces
     }
 
-    /// Returns whether data or the history is being written because all members leave.
     pub(in crate::core) fn is_preserving(&self) -> bool {
         self.preserved.unwritten > 0
     }

@@ -196,7 +196,6 @@ impl Recording {
         true
     }
 
-    /// Records the end of a call, with or without a second copy.
     fn settled(&mut self, data: &mut Data, id: CallId, has_second: bool) {
         let Some(settling) = self.settling.remove(&id) else { return };
         if !has_second {
@@ -426,13 +425,11 @@ impl Recording {
         self.outcomes.remove(&call)
     }
 
-    /// Takes the outcomes that members have reported for a call of an earlier run.
     pub(in crate::core) fn take_reports(&mut self, call: CallId) -> impl Iterator<Item = (Member, Outcome)> {
         let Early { first, others } = self.early.remove(&call).unwrap_or_default();
         first.into_iter().chain(others)
     }
 
-    /// Handles the record of the end of a run-once call of this run.
     pub(in crate::core) fn on_ended(&mut self, ended: &Ended) {
         self.new.extend(Some(ended.call).filter(|_| ended.values.is_none()));
     }

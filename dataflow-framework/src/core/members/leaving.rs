@@ -33,7 +33,6 @@ impl Members {
         self.known.values().any(|load| !load.is_leaving)
     }
 
-    /// Records that a member has received data of others, or to keep it.
     pub(in crate::core) fn on_given(&mut self, member: Member, bytes: u64) {
         if let Some(load) = self.known.get_mut(&member) {
             load.rescued += bytes;

@@ -54,7 +54,6 @@ impl Run {
         run
     }
 
-    /// Reports the records of the journal to the graph.
     pub(super) fn begin_journal(&mut self) {
         if self.has_journal {
             self.graph.journal().enable();
@@ -62,7 +61,6 @@ impl Run {
         }
     }
 
-    /// Restores the versions in the journal on the member of the program.
     pub(super) fn restore_kept(&mut self) {
         for fact in self.journal.clone() {
             if let Fact::Kept { version, mark, value } = fact {
@@ -73,7 +71,6 @@ impl Run {
         }
     }
 
-    /// Writes everything to the journal.
     pub(super) fn write(&mut self) {
         for fact in std::mem::take(&mut self.waiting) {
             self.journal.push(fact.clone());
@@ -81,7 +78,6 @@ impl Run {
         }
     }
 
-    /// Creates the variables of the program.
     pub(super) fn begin_program(&mut self) {
         (self.group, self.chain) = (None, None);
         self.values.clear();
@@ -316,7 +312,6 @@ impl Run {
         }
     }
 
-    /// Waits for a variable, and checks it.
     pub(super) fn get(&mut self, variable: usize) {
         let handle = self.handles[variable];
         let input = loop {

@@ -100,7 +100,6 @@ impl Statement {
         matches!(self, Self::Commute { .. } | Self::Reduce { .. })
     }
 
-    /// Returns whether it loses no data.
     pub(super) fn is_harmless(&self) -> bool {
         let is_loss = matches!(
             self,
