@@ -7,7 +7,7 @@ use super::{
     journal::fact::Fact,
     mark::Mark,
     members::Member,
-    nests::Answer,
+    steps::Answer,
     version::Source,
 };
 use crate::{

@@ -51,6 +51,9 @@ pub(crate) enum Lack {
     Together,
 }
 
+/// The common properties of the calls of a lane: their demand, and whether they are spread.
+pub(super) type LaneKind = (Demand, bool);
+
 impl Demand {
     /// The requirements of a call that may run anywhere.
     pub(crate) const NONE: Self = Self { cores: 1, memory: 0, store: 0, needs: &[] };

@@ -3,15 +3,13 @@
 use std::ops::Range;
 
 use super::{
+    call::CANCELLED,
     data::Data,
     groups::{Group, Groups},
     nests::Nests,
     observed::Observed,
 };
 use crate::{failure::Failure, ids::CallId, options::OnFailure};
-
-/// The reason of the failure of a cancelled call.
-pub(super) const CANCELLED: &str = "it was cancelled";
 
 /// The failures that the program receives, and the groups of calls that they cancel.
 #[derive(Debug, Default)]

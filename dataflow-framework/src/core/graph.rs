@@ -278,7 +278,9 @@ impl Graph {
         self.reductions.decide_merges(&mut self.data, &mut self.queues);
         self.decide_turns();
         while self.queues.assign_one(&mut self.data, &mut self.observed, self.replay.next()) {}
-        self.data.let_go(&self.recording);
+        if self.data.members.any_leaves() {
+            self.data.let_go(&self.recording.members(&self.data));
+        }
         std::mem::take(&mut self.data.actions)
     }
 

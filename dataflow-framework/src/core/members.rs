@@ -10,9 +10,8 @@ mod leaving;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
-    demand::{Capacity, Demand},
+    demand::{Capacity, Demand, LaneKind},
     durations::{Durations, TaskKey},
-    queues::LaneKind,
 };
 use crate::task::TaskDef;
 

@@ -25,6 +25,7 @@ mod ready;
 mod reductions;
 mod replay;
 mod seen;
+mod steps;
 mod version;
 #[cfg(test)]
 mod commuting_tests;
@@ -75,7 +76,7 @@ pub(crate) use self::{
     line::{Frame, HOLD_MS, Line},
     mark::Mark,
     members::Member,
-    nests::{Answer, Step, TaskCall},
     replay::{Divergence, Held},
+    steps::{Answer, Step, TaskCall},
     version::Source,
 };

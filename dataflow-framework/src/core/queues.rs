@@ -5,12 +5,11 @@ mod placing;
 use std::{collections::BTreeMap, sync::Arc};
 
 use self::placing::Lane;
-pub(super) use self::placing::LaneKind;
 use super::{
     action::{Action, Assignment},
     call::{Call, CallState, Cause, Failing, Manner, Work},
     data::Data,
-    demand::Demand,
+    demand::{Demand, LaneKind},
     levels::Levels,
     members::Member,
     observed::Observed,

@@ -2,10 +2,12 @@
 //! data that the program has read, so that it can be read again after a restart; and of data for all members. If no
 //! member stays, live data is written to the journal, so that the program can resume later.
 
+use std::collections::BTreeSet;
+
 use super::{
     super::{
         action::Action,
-        journal::{fact::Fact, recording::Recording},
+        journal::fact::Fact,
         members::Member,
         version::{Source, State, Version},
     },
@@ -174,15 +176,12 @@ impl Data {
         }
     }
 
-    /// Lets leaving members go that have nothing that others need.
-    pub(in crate::core) fn let_go(&mut self, recording: &Recording) {
-        if self.members.any_leaves() {
-            // Not only at their exit, which may have to wait for the end of a call.
-            self.record_history();
-            let recording = recording.members(self);
-            let gone = self.members.let_go(self.is_all_copied(), &recording, !self.journal.is_on());
-            self.actions.extend(gone.into_iter().map(Action::LetGo));
-        }
+    /// Lets leaving members go that have nothing that others need, and no outcomes that are `recording`.
+    pub(in crate::core) fn let_go(&mut self, recording: &BTreeSet<Member>) {
+        // Not only at their exit, which may have to wait for the end of a call.
+        self.record_history();
+        let gone = self.members.let_go(self.is_all_copied(), recording, !self.journal.is_on());
+        self.actions.extend(gone.into_iter().map(Action::LetGo));
     }
 
     /// Returns whether all data of leaving members is with others, or in the journal if no other member exists.

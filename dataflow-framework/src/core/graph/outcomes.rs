@@ -7,8 +7,7 @@ use super::Graph;
 use crate::{
     core::{
         action::Action,
-        call::{CallState, Cause, Outcome, Unfit, Work},
-        failures::CANCELLED,
+        call::{CANCELLED, CallState, Cause, Outcome, Unfit, Work},
         groups::Group,
         journal::{fact::Fact, recording::After},
         members::Member,

@@ -4,8 +4,7 @@ use super::Graph;
 use crate::{
     core::{
         action::Action,
-        call::CallState,
-        failures::CANCELLED,
+        call::{CANCELLED, CallState},
         journal::fact::{Choice, Decision, Fact},
         mark::Mark,
         members::Member,

@@ -11,9 +11,8 @@ use std::{
 
 use super::super::{
     action::Action,
-    call::{CallState, Outcome, Within},
+    call::{CANCELLED, CallState, Outcome, Within},
     data::Data,
-    failures::CANCELLED,
     journal::fact::{Ended, Fact},
     members::Member,
     replay::{Earlier, Made},

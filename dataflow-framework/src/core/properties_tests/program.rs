@@ -6,7 +6,7 @@ use super::{Run, VARIABLES, Value, default_of, statement::Statement, written};
 use crate::{
     core::{
         Commute, Fact, Graph, Held, History, Input, Member, Merge, NewCall,
-        failures::CANCELLED,
+        call::CANCELLED,
         graph_tests::{new_call, version},
     },
     ids::{Argument, CallId, VersionId},

@@ -16,16 +16,13 @@ use super::{
     super::{
         call::CallState,
         data::Data,
-        demand::Demand,
+        demand::LaneKind,
         members::Member,
         ready::{Key, urgency},
     },
     Queues,
 };
 use crate::ids::{CallId, NESTED_BIT};
-
-/// The common properties of the calls of a lane: their demand, and whether they are spread.
-pub(in crate::core) type LaneKind = (Demand, bool);
 
 #[derive(Debug, Default)]
 pub(super) struct Lane {
