@@ -181,8 +181,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     mutant(
         "run completed calls again after a restart of the program",
         "dataflow-framework/src/core/journal/recording.rs",
-        "(data.journal.history_has(id, origin) && !is_made_again)",
-        "(data.journal.history_has(id, origin) && !is_made_again && has_failed)",
+        "(data.journal.history_has(id, within) && !is_made_again)",
+        "(data.journal.history_has(id, within) && !is_made_again && has_failed)",
     ),
     mutant(
         "forget values that the program has read",
