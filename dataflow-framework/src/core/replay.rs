@@ -2,7 +2,7 @@
 //!
 //! When the node of the program is lost, or leaves, the program restarts on another one. It makes the same
 //! calls, so they have the same numbers. The other nodes report their state of the previous run: the versions
-//! that they keep, the calls that they run, and the completed calls ([`History`]). A completed call does not
+//! that they keep, the calls that they run, and the completed calls ([`History`](super::History)). A completed call does not
 //! run again; it is known as the recipe of its output, like any call completed in this run, and its versions
 //! are with the members that keep them, or gone. So only data that is needed and lost is recomputed. Running
 //! calls continue, and count.
