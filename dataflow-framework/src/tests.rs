@@ -26,7 +26,7 @@ fn everywhere<R: PartialEq + std::fmt::Debug>(program: fn() -> Result<R, Failure
 }
 
 fn table() -> Vec<&'static crate::TaskDef> {
-    tasks![make, increment, add, sum, both, halve, append, length].to_vec()
+    tasks![make, increment, add, sum, both, halve, append, length, occurrences].to_vec()
 }
 
 #[task]
@@ -66,6 +66,22 @@ fn nothing() {}
 #[task]
 fn append(list: &mut Vec<u64>, item: &u64) {
     list.push(*item);
+}
+
+#[task]
+fn occurrences(words: &[String], word: &str) -> usize {
+    words.iter().filter(|other| *other == word).count()
+}
+
+#[test]
+fn slice_and_str_parameters_read_vectors_and_strings() {
+    let found = everywhere(|| {
+        let mut words = Data::new(vec!["a".to_owned(), "b".to_owned()]);
+        let (word, before) = (Data::new("a".to_owned()), words.clone());
+        words.get_mut()?.push("a".to_owned());
+        Ok([*occurrences(&before, &word).get()?, *occurrences(&words, &word).get()?])
+    });
+    assert_eq!(found, [1, 2]);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use syn::{
     Error, FnArg, GenericArgument, GenericParam, Ident, ItemFn, Pat, PathArguments, Result, ReturnType, Type,
-    TypePath, spanned::Spanned as _,
+    TypePath, parse_quote, spanned::Spanned as _,
 };
 
 const LIFETIME: &str = "what a task reads lives as long as its call: leave the lifetime out";
@@ -16,14 +16,14 @@ pub(crate) struct Signature {
 pub(crate) struct Parameter {
     pub(crate) name: Ident,
     pub(crate) access: Access,
-    /// The type of the data, without the reference.
+    /// The type of the data, without the reference; of a slice that of its owner.
     pub(crate) of: Type,
 }
 
 /// The use of a parameter by a task.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Access {
-    /// `&T`: a version is read.
+    /// `&T`, `&[T]` or `&str`: a version is read.
     Read,
     /// `&[&T]`: any number of versions are read.
     ReadAll,
@@ -118,17 +118,21 @@ fn access(of: &Type) -> Result<(Access, Type)> {
     }
     let of = ungrouped(&reference.elem);
     match of {
-        Type::Slice(slice) => match &*slice.elem {
-            Type::Reference(element) if element.mutability.is_none() && reference.mutability.is_none() => {
-                Ok((Access::ReadAll, (*element.elem).clone()))
+        Type::Slice(slice) if reference.mutability.is_some() => {
+            Err(Error::new(slice.span(), "a slice cannot be updated as data: take `&mut Vec<T>`"))
+        }
+        Type::Slice(slice) => match ungrouped(&slice.elem) {
+            Type::Reference(element) if element.mutability.is_some() => {
+                Err(Error::new(slice.span(), "several data can only be read: take `&[&T]`"))
             }
-            _ => Err(Error::new(
-                of.span(),
-                "data has a type of its own: take `&Vec<T>`, or `&[&T]` for several data",
-            )),
+            Type::Reference(element) => Ok((Access::ReadAll, (*element.elem).clone())),
+            element => Ok((Access::Read, parse_quote!(::std::vec::Vec<#element>))),
         },
         Type::Path(TypePath { qself: None, path }) if path.is_ident("str") => {
-            Err(Error::new(of.span(), "data has a type of its own: take `&String`, or `String` by value"))
+            if reference.mutability.is_some() {
+                return Err(Error::new(of.span(), "a text cannot be updated as `str`: take `&mut String`"));
+            }
+            Ok((Access::Read, parse_quote!(::std::string::String)))
         }
         Type::TraitObject(_) => Err(Error::new(of.span(), "data has a type of its own, not `dyn`")),
         of if reference.mutability.is_some() => Ok((Access::Update, of.clone())),
@@ -138,14 +142,8 @@ fn access(of: &Type) -> Result<(Access, Type)> {
 
 impl Returned {
     fn read(output: &ReturnType) -> Result<Self> {
-        let ReturnType::Type(_, of) = output else {
-            return Ok(Self { results: Vec::new(), is_tuple: false, may_fail: false });
-        };
-        let of = ungrouped(of);
-        match success(of) {
-            Some(of) => Self::results(&of, true),
-            None => Self::results(of, false),
-        }
+        let (of, may_fail) = returned(output);
+        Self::results(&of, may_fail)
     }
 
     fn results(of: &Type, may_fail: bool) -> Result<Self> {
@@ -160,8 +158,15 @@ impl Returned {
     }
 }
 
+/// Returns the type of the returned value, and whether it is in a `Result`.
+pub(crate) fn returned(output: &ReturnType) -> (Type, bool) {
+    let ReturnType::Type(_, of) = output else { return (parse_quote!(()), false) };
+    let of = ungrouped(of);
+    success(of).map_or_else(|| (of.clone(), false), |of| (of, true))
+}
+
 /// Returns a type without the groups that `macro_rules` adds.
-fn ungrouped(of: &Type) -> &Type {
+pub(crate) fn ungrouped(of: &Type) -> &Type {
     match of {
         Type::Group(group) => ungrouped(&group.elem),
         of => of,
@@ -203,7 +208,9 @@ mod tests {
     #[test]
     fn parameter_types_determine_access() {
         let function: ItemFn = parse_quote! {
-            fn task(a: &Block, b: &mut Vec<u8>, all: &[&f64], number: u32) -> io::Result<(Block, String)> {}
+            fn task(
+                a: &Block, b: &mut Vec<u8>, all: &[&f64], list: &[u8], text: &str, number: u32
+            ) -> io::Result<(Block, String)> {}
         };
         let Ok(signature) = Signature::read(&function) else { panic!("it is a task") };
         let accesses = signature.parameters.iter().map(|parameter| {
@@ -214,6 +221,8 @@ mod tests {
             (Access::Read, "Block"),
             (Access::Update, "Vec < u8 >"),
             (Access::ReadAll, "f64"),
+            (Access::Read, ":: std :: vec :: Vec < u8 >"),
+            (Access::Read, ":: std :: string :: String"),
             (Access::Copy, "u32"),
         ];
         assert!(accesses.eq(expected.map(|(access, of)| (access, of.to_owned()))));
@@ -264,9 +273,10 @@ mod tests {
             ("fn task((a, b): (u8, u8)) {}", "needs a name"),
             ("fn task(of: &'static u8) {}", "leave the lifetime out"),
             ("fn task<'a>(of: &'a u8) {}", "leave the lifetime out"),
-            ("fn task(of: &[u8]) {}", "take `&Vec<T>`"),
-            ("fn task(of: &mut [&u8]) {}", "take `&Vec<T>`"),
-            ("fn task(of: &str) {}", "take `&String`"),
+            ("fn task(of: &mut [u8]) {}", "take `&mut Vec<T>`"),
+            ("fn task(of: &mut [&u8]) {}", "take `&mut Vec<T>`"),
+            ("fn task(of: &[&mut u8]) {}", "take `&[&T]`"),
+            ("fn task(of: &mut str) {}", "take `&mut String`"),
             ("fn task(of: &dyn Send) {}", "not `dyn`"),
             ("fn task(of: &u8) -> &u8 {}", "not a reference"),
         ] {
