@@ -1,11 +1,70 @@
 //! The command line of a program: `solve` runs it on this machine, `submit` on the nodes of a cluster, and
 //! `node` is one of these nodes.
+//!
+//! The attribute [`program`](crate::program) makes a function a program. It lists the tasks that are called:
+//!
+//! ```
+//! use dataflow_framework::{Data, Failure, program, task};
+//!
+//! #[task]
+//! fn square(number: u64) -> u64 {
+//!     number * number
+//! }
+//!
+//! /// Adds up squares.
+//! #[program(square)]
+//! fn sum_of_squares(
+//!     /// The last number.
+//!     last: u64,
+//!     /// The first number.
+//!     #[arg(default = 1)]
+//!     first: u64,
+//! ) -> Result<u64, Failure> {
+//!     let squares: Vec<Data<u64>> = (first..=last).map(square).collect();
+//!     squares.iter().map(|square| Ok(*square.get()?)).sum()
+//! }
+//! # use dataflow_framework::cli;
+//! # for more in [&["--nodes", "2"][..], &["--sequential", "--first", "3"]] {
+//! #     let code = cli::run::<sum_of_squares>(["squares", "solve", "12", "--quiet"].iter().chain(more));
+//! #     assert_eq!(format!("{code:?}"), format!("{:?}", std::process::ExitCode::SUCCESS));
+//! # }
+//! ```
+//!
+//! The attribute adds a type of the function's name, which implements [`Program`] and [`Command`], and the function
+//! `main`. The function itself stays, and can be called, such as in [`Workflow::run`](crate::Workflow::run).
+//!
+//! - The parameters are the arguments of `solve` and `submit`, with their comments as help. The attributes `#[arg(…)]` and
+//!   `#[command(…)]` are those of `clap`, and `#[arg(default = 1)]` makes an option with a default. The node of the program
+//!   receives clones of them, so their types implement `Clone`, `Serialize` and `Deserialize`.
+//! - The function returns an output, or a `Result` with an error type that converts to `Box<dyn Error + Send + Sync>`. The
+//!   output implements `Debug`, which prints it (except for texts, which are printed as they are), `Serialize`, which
+//!   prints it for `--json`, and `Deserialize`.
+//! - The command has the name of the function, the first paragraph of its comment, and the version of the package.
+//! - A module has one program, because it has one `main`.
+//!
+//! A listed function that is not a task does not compile:
+//!
+//! ```compile_fail
+//! use dataflow_framework::program;
+//!
+//! fn square(number: u64) -> u64 {
+//!     number * number
+//! }
+//!
+//! #[program(square)] // error: `square` is listed as a task of the program, but is no task
+//! fn of_three() -> u64 {
+//!     square(3)
+//! }
+//! ```
+//!
+//! [`Command`] is for programs that need more.
 
 mod looking;
 
-use std::{marker::PhantomData, path::PathBuf, process::ExitCode};
+use std::{fmt::Debug, marker::PhantomData, path::PathBuf, process::ExitCode};
 
 use clap::{ArgMatches, Args, FromArgMatches as _};
+use serde::Serialize;
 pub use taskwork_cli::{Failure, Shown, is_same_file};
 use taskwork_cli::{Kinds, NoMore, Prepared};
 
@@ -14,59 +73,59 @@ use crate::{
     Main, Program, Workflow, WorkflowError, file::remove_work_dir, serve_isolated, set_publish_dir, set_store,
 };
 
-/// A program with a command line.
+/// A program with a command line, in the form for cases that the attribute [`program`](crate::program) does not cover:
+/// arguments that are read from files, or an output with its own presentation.
 ///
 /// # Examples
 /// ```
-/// use std::error::Error;
+/// use std::{error::Error, fs, path::PathBuf};
 /// use dataflow_framework::{Program, TaskDef, cli::{Command, Failure, Shown}, task, tasks};
 ///
 /// #[task]
-/// fn square(number: u64) -> u64 {
-///     number * number
+/// fn count(line: String) -> usize {
+///     line.split_whitespace().count()
 /// }
 ///
-/// struct Square;
+/// struct Words;
 ///
-/// impl Program for Square {
-///     type Arguments = u64;
-///     type Output = u64;
+/// impl Program for Words {
+///     type Arguments = String;
+///     type Output = usize;
 ///
 ///     fn tasks() -> Vec<&'static TaskDef> {
-///         tasks![square].to_vec()
+///         tasks![count].to_vec()
 ///     }
 ///
-///     fn run(number: &u64) -> Result<u64, Box<dyn Error + Send + Sync>> {
-///         Ok(*square(*number).get()?)
+///     fn run(text: &String) -> Result<usize, Box<dyn Error + Send + Sync>> {
+///         let counts: Vec<_> = text.lines().map(|line| count(line.to_owned())).collect();
+///         counts.iter().map(|count| Ok(*count.get()?)).sum()
 ///     }
 /// }
 ///
 /// #[derive(clap::Args)]
 /// struct Options {
-///     /// The number.
-///     number: u64,
+///     /// The text.
+///     file: PathBuf,
 /// }
 ///
-/// impl Command for Square {
-///     const NAME: &'static str = "square";
+/// impl Command for Words {
+///     const NAME: &'static str = "words";
 ///     const VERSION: &'static str = env!("CARGO_PKG_VERSION");
-///     const ABOUT: &'static str = "Squares a number";
+///     const ABOUT: &'static str = "Counts the words of a text";
 ///     type Options = Options;
 ///
-///     fn arguments(options: Options) -> Result<u64, Failure> {
-///         Ok(options.number)
+///     fn arguments(options: Options) -> Result<String, Failure> {
+///         fs::read_to_string(&options.file).map_err(|error| Failure::usage(format!("{}: {error}", options.file.display())))
 ///     }
 ///
-///     fn show(square: u64) -> Shown {
-///         Shown::done(format!("{square}"), square)
+///     fn show(words: usize) -> Shown {
+///         Shown::done(format!("{words} words"), words)
 ///     }
 /// }
 ///
-/// // fn main() -> std::process::ExitCode { dataflow_framework::cli::main::<Square>() }
-/// # for more in [&["--nodes", "2"][..], &["--sequential"]] {
-/// #     let code = dataflow_framework::cli::run::<Square>(["square", "solve", "12", "--quiet"].iter().chain(more));
-/// #     assert_eq!(format!("{code:?}"), format!("{:?}", std::process::ExitCode::SUCCESS));
-/// # }
+/// // fn main() -> std::process::ExitCode { dataflow_framework::cli::main::<Words>() }
+/// # let code = dataflow_framework::cli::run::<Words>(["words", "solve", "Cargo.toml", "--quiet"]);
+/// # assert_eq!(format!("{code:?}"), format!("{:?}", std::process::ExitCode::SUCCESS));
 /// ```
 pub trait Command: Program {
     /// The name of the command. See [`taskwork_cli::Program::NAME`].
@@ -102,6 +161,14 @@ pub fn run<P: Command>(
     arguments: impl IntoIterator<Item = impl Into<std::ffi::OsString> + Clone>,
 ) -> ExitCode {
     taskwork_cli::run::<CommandLine<P>>(arguments)
+}
+
+/// Presents the output of a program that [`program`](crate::program) has made.
+#[doc(hidden)]
+pub fn shown<O: Debug + Serialize>(output: &O) -> Shown {
+    let json = serde_json::to_value(output).unwrap_or_else(|_| format!("{output:?}").into());
+    let text = json.as_str().map_or_else(|| format!("{output:?}"), str::to_owned);
+    Shown::done(text, json)
 }
 
 struct CommandLine<P>(PhantomData<fn() -> P>);

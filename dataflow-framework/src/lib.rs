@@ -4,8 +4,8 @@
 //!
 //! A task is a plain function with the attribute [`task`]. The types of its parameters declare its data
 //! accesses: it reads `&T`, updates `&mut T` and creates its result; arguments passed by value are copied into
-//! the call. The caller passes [`Data<T>`] for `&T` and `&mut T`, and receives it as the result. A call returns
-//! immediately. It runs on any worker as soon as its inputs are available; so calls that do not depend on each
+//! the call. The caller passes [`Data<T>`] for `&T` and `&mut T` (`Data<Vec<T>>` for `&[T]`, `Data<String>` for `&str`),
+//! and receives it as the result. A call returns immediately. It runs on any worker as soon as its inputs are available; so calls that do not depend on each
 //! other run in parallel.
 //!
 //! ```
@@ -17,7 +17,7 @@
 //! }
 //!
 //! #[task]
-//! fn add(to: &mut Vec<f64>, from: &Vec<f64>) {
+//! fn add(to: &mut Vec<f64>, from: &[f64]) {
 //!     for (to, from) in to.iter_mut().zip(from) {
 //!         *to += from;
 //!     }
@@ -93,7 +93,7 @@
 //!
 //! # On a cluster
 //!
-//! A [`Program`] with a command line ([`cli`]) runs on all cores (`solve`), on several nodes within one process
+//! A function with the attribute [`program`] has a command line ([`cli`]), and runs on all cores (`solve`), on several nodes within one process
 //! (`solve --nodes 4`), and on the nodes of a cluster (`submit`), which may join and leave: data of a lost node
 //! that is still needed is recomputed by the calls that had written it; data of a leaving node is copied to
 //! others first. The program itself may be restarted on another node, where completed calls are not run again;
@@ -194,6 +194,8 @@ mod once_tests;
 #[cfg(test)]
 mod tests;
 
+#[cfg(feature = "cli")]
+pub use dataflow_macros::program;
 pub use dataflow_macros::task;
 pub use dataflow_view as view;
 
@@ -217,5 +219,10 @@ pub use self::{
 /// Support for the code that the attribute [`task`] generates. It may change at any time.
 #[doc(hidden)]
 pub mod __private {
-    pub use crate::{failure::Failed, invocation::Invocation, program::Calling};
+    #[cfg(feature = "cli")]
+    pub use clap;
+
+    #[cfg(feature = "cli")]
+    pub use crate::cli::shown;
+    pub use crate::{failure::Failed, invocation::Invocation, program::Calling, task::IsTask};
 }

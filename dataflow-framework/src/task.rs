@@ -36,6 +36,16 @@ impl fmt::Debug for TaskDef {
     }
 }
 
+/// Implemented by the type that [`task`](crate::task) makes of a function.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is listed as a task of the program, but is no task",
+    label = "add the attribute `#[task]` to this function"
+)]
+pub trait IsTask {
+    /// The task.
+    const TASK: &'static TaskDef;
+}
+
 /// A task for tests in which no call is run.
 #[cfg(test)]
 pub(crate) const NOT_RUN: TaskDef = TaskDef {

@@ -10,35 +10,9 @@ use std::{
     time::SystemTime,
 };
 
-use dataflow_framework::{
-    Data, File, Program, TaskDef,
-    cli::{Command, Failure, Shown},
-    commute, flow, reduce, task, tasks,
-};
-use serde::{Deserialize, Serialize};
+use dataflow_framework::{Data, File, commute, flow, program, reduce, task};
 
 use crate::gate::Gate;
-
-/// The size of the mesh, and its gate.
-#[derive(Debug, Clone, Serialize, Deserialize, clap::Args)]
-pub struct Input {
-    /// The number of chains.
-    #[arg(long, default_value_t = 8)]
-    pub width: usize,
-    /// The number of links of each chain.
-    #[arg(long, default_value_t = 12)]
-    pub length: u64,
-    /// A file with the number of links of each chain that may run; by default all.
-    #[arg(long, value_name = "FILE")]
-    pub gate: Option<Gate>,
-    /// A file to which calls add lines: links when they start and end, notes once each. Without it there are
-    /// no notes.
-    #[arg(long)]
-    pub book: Option<PathBuf>,
-    /// The file to which the first diary is published, after the second link.
-    #[arg(long)]
-    pub report: Option<PathBuf>,
-}
 
 fn write(book: Option<&PathBuf>, line: &str) -> io::Result<()> {
     let Some(book) = book else { return Ok(()) };
@@ -133,70 +107,60 @@ fn sum(numbers: &[u64]) -> u64 {
     numbers.iter().fold(0, |sum, number| sum.wrapping_add(*number))
 }
 
-/// The program `mesh`.
-#[derive(Debug)]
-pub struct Mesh;
-
-impl Program for Mesh {
-    type Arguments = Input;
-    /// The content of the files of the chains.
-    type Output = Vec<String>;
-
-    fn tasks() -> Vec<&'static TaskDef> {
-        tasks![begin, link, add, note, salt, is].to_vec()
-    }
-
-    fn run(input: &Input) -> Result<Vec<String>, Box<dyn Error + Send + Sync>> {
-        let mut chains: Vec<_> = (0..input.width as u64).map(begin).collect();
-        // The program's further steps depend on its reads.
-        let (mut seen, mut sums) = (0, Vec::new());
-        let chance = input.book.as_ref().map(|_| Chance::see()).transpose()?;
-        for place in 0..input.length {
-            let before: Vec<Data<Vec<u64>>> = chains.iter().map(|(numbers, _)| numbers.clone()).collect();
-            for (chain, (numbers, diary)) in chains.iter_mut().enumerate() {
-                let neighbour = &before[(chain + 1 + seen) % input.width];
-                link(numbers, diary, neighbour, place, input.gate.clone(), input.book.clone());
-            }
-            if place % 4 == 1 {
-                seen = usize::from(sum(&chains[0].0.get()?) % 2 == 1);
-                if let Some(book) = &input.book {
-                    // The next links start once the note is written.
-                    note(book.clone(), place).get()?;
-                }
-            }
-            if place % 3 == 2 && input.book.is_some() {
-                sums.push(added(&chains));
-            }
-            if let (1, Some(report)) = (place, &input.report) {
-                chains[0].1.publish(report)?;
+/// Runs chains of calls that read from each other. Returns the content of the files of the chains.
+///
+/// # Errors
+/// If a call fails, or data differs from that of an earlier run.
+#[program(begin, link, add, note, salt, is)]
+pub fn mesh(
+    /// The number of chains.
+    #[arg(default = 8, value_parser = clap::value_parser!(u64).range(1..))]
+    width: u64,
+    /// The number of links of each chain.
+    #[arg(default = 12)]
+    length: u64,
+    /// A file with the number of links of each chain that may run; by default all.
+    #[arg(long, value_name = "FILE")]
+    gate: Option<Gate>,
+    /// A file to which calls add lines: links when they start and end, notes once each. Without it there are
+    /// no notes.
+    #[arg(long)]
+    book: Option<PathBuf>,
+    /// The file to which the first diary is published, after the second link.
+    #[arg(long)]
+    report: Option<PathBuf>,
+) -> Result<Vec<String>, Box<dyn Error + Send + Sync>> {
+    let mut chains: Vec<_> = (0..width).map(begin).collect();
+    // The program's further steps depend on its reads.
+    let (mut seen, mut sums) = (0, Vec::new());
+    let chance = book.as_ref().map(|_| Chance::see()).transpose()?;
+    for place in 0..length {
+        let before: Vec<Data<Vec<u64>>> = chains.iter().map(|(numbers, _)| numbers.clone()).collect();
+        for (chain, (numbers, diary)) in chains.iter_mut().enumerate() {
+            let neighbour = &before[(chain + 1 + seen) % before.len()];
+            link(numbers, diary, neighbour, place, gate.clone(), book.clone());
+        }
+        if place % 4 == 1 {
+            seen = usize::from(sum(&chains[0].0.get()?) % 2 == 1);
+            if let Some(book) = &book {
+                // The next links start once the note is written.
+                note(book.clone(), place).get()?;
             }
         }
-        if let Some(chance) = chance {
-            chance.check_unchanged()?;
+        if place % 3 == 2 && book.is_some() {
+            sums.push(added(&chains));
         }
-        for [merged, updated] in sums {
-            if *merged.get()? != *updated.get()? {
-                return Err("a sum has two values".into());
-            }
+        if let (1, Some(report)) = (place, &report) {
+            chains[0].1.publish(report)?;
         }
-        chains.iter().map(|(_, diary)| Ok(diary.get()?.read_to_string()?)).collect()
     }
-}
-
-impl Command for Mesh {
-    const NAME: &'static str = "mesh";
-    const VERSION: &'static str = env!("CARGO_PKG_VERSION");
-    const ABOUT: &'static str = "Runs chains of calls that read from each other";
-    type Options = Input;
-
-    fn arguments(input: Input) -> Result<Input, Failure> {
-        if input.width == 0 {
-            return Err(Failure::usage("there has to be a chain"));
+    if let Some(chance) = chance {
+        chance.check_unchanged()?;
+    }
+    for [merged, updated] in sums {
+        if *merged.get()? != *updated.get()? {
+            return Err("a sum has two values".into());
         }
-        Ok(input)
     }
-
-    fn show(diaries: Vec<String>) -> Shown {
-        Shown::done(diaries.join("\n"), diaries)
-    }
+    chains.iter().map(|(_, diary)| Ok(diary.get()?.read_to_string()?)).collect()
 }

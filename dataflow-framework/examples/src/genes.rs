@@ -8,17 +8,11 @@ use std::{
     error::Error,
     io::{self, Read as _, Seek as _, SeekFrom, Write as _},
     ops::Range,
-    process::ExitCode,
 };
 
-use dataflow_framework::{
-    Data, File, Program, TaskDef,
-    cli::{self, Command, Failure, Shown},
-    reduce, task, tasks,
-};
+use dataflow_framework::{Data, File, program, reduce, task};
 use rand::{Rng as _, SeedableRng as _, rngs::StdRng};
 use serde::{Deserialize, Serialize};
-use serde_json::json;
 
 use crate::hmmpfam;
 
@@ -26,10 +20,10 @@ use crate::hmmpfam;
 #[derive(Debug, Clone, Copy, Serialize, Deserialize, clap::Args)]
 pub struct Input {
     /// The number of regions.
-    #[arg(long, default_value_t = 3068)]
+    #[arg(long, default_value_t = 3068, value_parser = clap::value_parser!(u64).range(1..1 << 32))]
     pub regions: u64,
     /// The number of bases of a region.
-    #[arg(long, default_value_t = 2000)]
+    #[arg(long, default_value_t = 2000, value_parser = clap::value_parser!(u64).range(..1 << 32))]
     pub bases: u64,
     /// The seed of the genome.
     #[arg(long, default_value_t = 1)]
@@ -50,7 +44,7 @@ pub fn genewise(genome: &File, region: Range<u64>) -> io::Result<File> {
     genome.seek(SeekFrom::Start(region.start))?;
     genome.read_exact(&mut bases)?;
     File::made("report", |report| {
-        genes(&bases).try_for_each(|gene| {
+        frames(&bases).try_for_each(|gene| {
             let (from, to) = (region.start + gene.start as u64 + 1, region.start + gene.end as u64);
             writeln!(report, "{from:012}\t{to:012}")
         })
@@ -67,7 +61,7 @@ pub fn merge_reports(to: &mut File, from: &File) -> io::Result<()> {
 }
 
 /// Returns the open reading frames: from each `ATG` that is in no frame before it to the next stop codon.
-fn genes(bases: &[u8]) -> impl Iterator<Item = Range<usize>> {
+fn frames(bases: &[u8]) -> impl Iterator<Item = Range<usize>> {
     let mut next = 0;
     std::iter::from_fn(move || {
         loop {
@@ -93,19 +87,8 @@ fn genome(input: Input) -> impl Iterator<Item = u8> {
     (0..input.regions * input.bases).map(move |_| b"ACGT"[random.random_range(0..4)])
 }
 
-/// Returns the tasks of the program.
-pub fn tasks() -> Vec<&'static TaskDef> {
-    tasks![genewise, merge_reports].to_vec()
-}
-
 /// Returns the report of all regions: a line for each gene, in order, with the numbers of its first and its last base.
-///
-/// # Errors
-/// If a call fails, or a file cannot be written.
-///
-/// # Panics
-/// If there are no regions.
-pub fn program(input: Input) -> Result<String, Box<dyn Error + Send + Sync>> {
+fn report(input: Input) -> Result<String, Box<dyn Error + Send + Sync>> {
     let whole = File::made("genome", |to| genome(input).try_for_each(|base| to.write_all(&[base])));
     let whole = Data::new(whole?);
     let regions = (0..input.regions).map(|number| number * input.bases..(number + 1) * input.bases);
@@ -114,52 +97,23 @@ pub fn program(input: Input) -> Result<String, Box<dyn Error + Send + Sync>> {
     Ok(report.get()?.read_to_string()?)
 }
 
-/// The program `genes`.
-#[derive(Debug)]
-pub struct Genes;
-
-impl Program for Genes {
-    type Arguments = Input;
-    type Output = String;
-
-    fn tasks() -> Vec<&'static TaskDef> {
-        tasks()
-    }
-
-    fn run(input: &Input) -> Result<String, Box<dyn Error + Send + Sync>> {
-        program(*input)
-    }
-}
-
-impl Command for Genes {
-    const NAME: &'static str = "genes";
-    const VERSION: &'static str = env!("CARGO_PKG_VERSION");
-    const ABOUT: &'static str = "Searches the regions of a genome for genes";
-    type Options = Input;
-
-    fn arguments(input: Input) -> Result<Input, Failure> {
-        if input.regions == 0 || input.regions.checked_mul(input.bases).is_none() {
-            return Err(Failure::usage("there is at least one region, and all have at most 2^64 - 1 bases"));
-        }
-        Ok(input)
-    }
-
-    fn show(report: String) -> Shown {
-        let genes = report.lines().count();
-        Shown::done(format!("{genes} genes were found"), json!({ "genes": genes }))
-    }
-}
-
-/// Runs the program `genes`.
-pub fn main() -> ExitCode {
-    cli::main::<Genes>()
+/// Searches the regions of a genome for genes. Returns the number of genes.
+///
+/// # Errors
+/// If a call fails, or a file cannot be written.
+///
+/// # Panics
+/// If there are no regions.
+#[program(genewise, merge_reports)]
+pub fn genes(#[command(flatten)] input: Input) -> Result<usize, Box<dyn Error + Send + Sync>> {
+    Ok(report(input)?.lines().count())
 }
 
 #[cfg(test)]
 mod tests {
-    use dataflow_framework::{Main, Workflow};
+    use dataflow_framework::{Main, Program as _, Workflow};
 
-    use super::{Genes, Input, genes, genome, program, tasks};
+    use super::{Input, frames, genes, genome, report};
 
     type Result = std::result::Result<(), Box<dyn std::error::Error + Send + Sync>>;
 
@@ -170,7 +124,7 @@ mod tests {
         let regions = genome.chunks_exact(bases).enumerate();
         let lines = regions.flat_map(|(number, region)| {
             let start = number * bases;
-            genes(region)
+            frames(region)
                 .map(move |gene| format!("{:012}\t{:012}\n", start + gene.start + 1, start + gene.end))
         });
         lines.collect()
@@ -178,7 +132,7 @@ mod tests {
 
     #[test]
     fn gene_ends_at_first_stop_codon() {
-        let found = |bases: &[u8]| genes(bases).map(|gene| (gene.start, gene.end)).collect::<Vec<_>>();
+        let found = |bases: &[u8]| frames(bases).map(|gene| (gene.start, gene.end)).collect::<Vec<_>>();
         assert_eq!(found(b"ATGTAA"), [(0, 6)]);
         assert_eq!(found(b"CATGATGACTTAGATGTGAATG"), [(1, 13), (13, 19)]);
         // The first two do not end.
@@ -192,9 +146,9 @@ mod tests {
         let input = Input { regions: 37, bases: 300, seed: 7 };
         let expected = expected(input);
         assert!(expected.lines().count() > 37);
-        assert_eq!(Workflow::new(tasks())?.sequential().run(|| program(input))?, expected);
+        assert_eq!(Workflow::new(genes::tasks())?.sequential().run(|| report(input))?, expected);
         for workers in [1, 4] {
-            assert_eq!(Workflow::new(tasks())?.workers(workers).run(|| program(input))?, expected);
+            assert_eq!(Workflow::new(genes::tasks())?.workers(workers).run(|| report(input))?, expected);
         }
         Ok(())
     }
@@ -205,8 +159,8 @@ mod tests {
         let input = Input { regions: 40, bases: 20_000, seed: 3 };
         let expected = expected(input);
         for nodes in [1, 3] {
-            let report = Main::<Genes>::job(input).nodes(nodes).run()?;
-            assert!(Main::<Genes>::returned(&report)? == expected, "on {nodes} nodes");
+            let report = Main::<genes>::job((input,)).nodes(nodes).run()?;
+            assert_eq!(Main::<genes>::returned(&report)?, expected.lines().count(), "on {nodes} nodes");
         }
         Ok(())
     }
@@ -215,7 +169,7 @@ mod tests {
     #[test]
     fn program_makes_expected_number_of_calls() -> Result {
         let input = Input { regions: 3068, bases: 60, seed: 1 };
-        let (report, figures) = Workflow::new(tasks())?.workers(2).run_with_stats(|| program(input))?;
+        let (report, figures) = Workflow::new(genes::tasks())?.workers(2).run_with_stats(|| report(input))?;
         assert_eq!(report, expected(input));
         assert_eq!(figures.calls, 3068 + 3067);
         assert_eq!(figures.dependencies, 2 * 3067);

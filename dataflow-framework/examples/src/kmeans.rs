@@ -4,31 +4,26 @@
 //! The points are in fragments, each made and kept where it is first needed. Between two rounds the program reads one
 //! small value, the sums of all fragments.
 
-use std::{error::Error, process::ExitCode};
-
-use dataflow_framework::{
-    Array, Data, Program, TaskDef,
-    cli::{self, Command, Failure, Shown},
-    reduce, task, tasks,
-};
+use dataflow_framework::{Array, Data, Failure, program, reduce, task};
 use rand::{Rng as _, SeedableRng as _, rngs::StdRng};
 use serde::{Deserialize, Serialize};
-use serde_json::json;
+
+use crate::positive;
 
 /// The size of the input.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize, clap::Args)]
 pub struct Input {
     /// The number of points of a fragment.
-    #[arg(long, default_value_t = 1000)]
+    #[arg(long, default_value_t = 1000, value_parser = positive)]
     pub points: usize,
     /// The number of fragments.
-    #[arg(long, default_value_t = 32)]
+    #[arg(long, default_value_t = 32, value_parser = positive)]
     pub fragments: usize,
     /// The number of dimensions.
-    #[arg(long, default_value_t = 4)]
+    #[arg(long, default_value_t = 4, value_parser = positive)]
     pub dimensions: usize,
     /// The number of centres.
-    #[arg(long, default_value_t = 8)]
+    #[arg(long, default_value_t = 8, value_parser = positive)]
     pub centres: usize,
     /// The number of rounds.
     #[arg(long, default_value_t = 10)]
@@ -93,19 +88,15 @@ impl Sums {
     }
 }
 
-/// Returns the tasks of the program.
-pub fn tasks() -> Vec<&'static TaskDef> {
-    tasks![points, nearest, add].to_vec()
-}
-
-/// Returns the centres after the last round.
+/// Divides points among centres. Returns the centres after the last round.
 ///
 /// # Errors
 /// If a call fails.
 ///
 /// # Panics
 /// If there are no fragments, dimensions or centres.
-pub fn program(input: Input) -> Result<Array<f64>, dataflow_framework::Failure> {
+#[program(points, nearest, add)]
+pub fn kmeans(#[command(flatten)] input: Input) -> Result<Vec<Vec<f64>>, Failure> {
     let Input { points: number, fragments, dimensions, centres, rounds } = input;
     let fragments: Vec<_> = (0..).take(fragments).map(|seed| points(number, dimensions, seed)).collect();
     let mut centres = points::now(centres, dimensions, u64::MAX);
@@ -115,65 +106,22 @@ pub fn program(input: Input) -> Result<Array<f64>, dataflow_framework::Failure> 
         let total = reduce(sums.collect::<Vec<_>>(), add).expect("there are fragments");
         centres = total.get()?.middles(&centres);
     }
-    Ok(centres)
-}
-
-/// The program `kmeans`.
-#[derive(Debug)]
-pub struct Kmeans;
-
-impl Program for Kmeans {
-    type Arguments = Input;
-    type Output = Array<f64>;
-
-    fn tasks() -> Vec<&'static TaskDef> {
-        tasks()
-    }
-
-    fn run(input: &Input) -> Result<Array<f64>, Box<dyn Error + Send + Sync>> {
-        Ok(program(*input)?)
-    }
-}
-
-impl Command for Kmeans {
-    const NAME: &'static str = "kmeans";
-    const VERSION: &'static str = env!("CARGO_PKG_VERSION");
-    const ABOUT: &'static str = "Divides points among centres";
-    type Options = Input;
-
-    fn arguments(input: Input) -> Result<Input, Failure> {
-        let Input { points, fragments, dimensions, centres, .. } = input;
-        if [points, fragments, dimensions, centres].contains(&0) {
-            return Err(Failure::usage("points, fragments, dimensions and centres are at least 1"));
-        }
-        Ok(input)
-    }
-
-    fn show(centres: Array<f64>) -> Shown {
-        let rows: Vec<_> = (0..centres.shape()[0]).map(|centre| centres.row(centre).to_vec()).collect();
-        let text: Vec<_> = rows.iter().map(|row| format!("{row:.4?}")).collect();
-        Shown::done(text.join("\n"), json!({ "centres": rows }))
-    }
-}
-
-/// Runs the program `kmeans`.
-pub fn main() -> ExitCode {
-    cli::main::<Kmeans>()
+    Ok((0..centres.shape()[0]).map(|centre| centres.row(centre).to_vec()).collect())
 }
 
 #[cfg(test)]
 mod tests {
-    use dataflow_framework::{Main, Workflow, WorkflowError};
+    use dataflow_framework::{Array, Main, Program as _, Workflow, WorkflowError};
 
-    use super::{Input, Kmeans, nearest, points, program, tasks};
+    use super::{Input, kmeans, nearest, points};
 
     const INPUT: Input = Input { points: 50, fragments: 7, dimensions: 3, centres: 4, rounds: 5 };
 
     #[test]
     fn result_is_bitwise_equal_in_all_modes() -> Result<(), WorkflowError> {
-        let expected = Workflow::new(tasks())?.sequential().run(|| program(INPUT))?;
+        let expected = Workflow::new(kmeans::tasks())?.sequential().run(|| kmeans(INPUT))?;
         for workers in [1, 2, 8] {
-            assert_eq!(Workflow::new(tasks())?.workers(workers).run(|| program(INPUT))?, expected);
+            assert_eq!(Workflow::new(kmeans::tasks())?.workers(workers).run(|| kmeans(INPUT))?, expected);
         }
         Ok(())
     }
@@ -181,10 +129,10 @@ mod tests {
     /// Imported data is read on other nodes.
     #[test]
     fn nodes_within_process_give_same_result() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
-        let expected = Workflow::new(tasks())?.sequential().run(|| program(INPUT))?;
+        let expected = Workflow::new(kmeans::tasks())?.sequential().run(|| kmeans(INPUT))?;
         for nodes in [2, 3] {
-            let report = Main::<Kmeans>::job(INPUT).nodes(nodes).run()?;
-            assert_eq!(Main::<Kmeans>::returned(&report)?, expected, "on {nodes} nodes");
+            let report = Main::<kmeans>::job((INPUT,)).nodes(nodes).run()?;
+            assert_eq!(Main::<kmeans>::returned(&report)?, expected, "on {nodes} nodes");
         }
         Ok(())
     }
@@ -192,7 +140,8 @@ mod tests {
     #[test]
     fn centres_converge_to_means_of_their_points() -> Result<(), WorkflowError> {
         let input = Input { fragments: 1, rounds: 100, ..INPUT };
-        let centres = Workflow::new(tasks())?.workers(2).run(|| program(input))?;
+        let centres = Workflow::new(kmeans::tasks())?.workers(2).run(|| kmeans(input))?;
+        let centres = Array::from_elements([4, 3], centres.concat());
         let sums = nearest::now(&points::now(50, 3, 0), &centres);
         assert_eq!(sums.middles(&centres), centres);
         Ok(())
@@ -202,7 +151,7 @@ mod tests {
     #[test]
     fn round_makes_expected_number_of_calls() -> Result<(), WorkflowError> {
         let input = Input { points: 1, fragments: 4096, dimensions: 1, centres: 2, rounds: 2 };
-        let (_, figures) = Workflow::new(tasks())?.workers(2).run_with_stats(|| program(input))?;
+        let (_, figures) = Workflow::new(kmeans::tasks())?.workers(2).run_with_stats(|| kmeans(input))?;
         assert_eq!(figures.calls, 4096 + 2 * 8191);
         Ok(())
     }

@@ -2,15 +2,10 @@
 //!
 //! Each block of the product is a chain of updates; the chains do not depend on each other.
 
-use std::{error::Error, process::ExitCode, thread, time::Duration};
+use std::{thread, time::Duration};
 
-use dataflow_framework::{
-    Array, Data, Program, TaskDef,
-    cli::{self, Command, Failure, Shown},
-    task, tasks,
-};
+use dataflow_framework::{Array, Data, Failure, program, task};
 use serde::{Deserialize, Serialize};
-use serde_json::json;
 
 /// A square block.
 pub type Block = Array<f64>;
@@ -60,16 +55,20 @@ pub fn multiply(a: &Block, b: &Block, c: &mut Block, wait_ms: u64) {
     }
 }
 
-/// Returns the tasks of the program.
-pub fn tasks() -> Vec<&'static TaskDef> {
-    tasks![block, zeros, multiply].to_vec()
+/// The sums of the elements of the product: of all, and of each block, row by row.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+pub struct Sums {
+    sum: f64,
+    /// Those of the blocks.
+    pub blocks: Vec<f64>,
 }
 
-/// Multiplies two matrices, and returns the sum of the elements of the product in each block, row by row.
+/// Multiplies two matrices of blocks.
 ///
 /// # Errors
 /// If a call fails.
-pub fn program(input: Input) -> Result<Vec<f64>, dataflow_framework::Failure> {
+#[program(block, zeros, multiply)]
+pub fn matmul(#[command(flatten)] input: Input) -> Result<Sums, Failure> {
     let Input { blocks, size, wait_ms } = input;
     let matrix = |make: &dyn Fn(usize, usize) -> Data<Block>| -> Vec<Vec<Data<Block>>> {
         (0..blocks).map(|row| (0..blocks).map(|column| make(row, column)).collect()).collect()
@@ -84,68 +83,27 @@ pub fn program(input: Input) -> Result<Vec<f64>, dataflow_framework::Failure> {
             }
         }
     }
-    c.into_iter().flatten().map(|block| Ok(block.get()?.iter().sum())).collect()
-}
-
-/// The program `matmul`.
-#[derive(Debug)]
-pub struct Matmul;
-
-impl Program for Matmul {
-    type Arguments = Input;
-    type Output = Vec<f64>;
-
-    fn tasks() -> Vec<&'static TaskDef> {
-        tasks()
-    }
-
-    fn run(input: &Input) -> Result<Vec<f64>, Box<dyn Error + Send + Sync>> {
-        Ok(program(*input)?)
-    }
-}
-
-impl Command for Matmul {
-    const NAME: &'static str = "matmul";
-    const VERSION: &'static str = env!("CARGO_PKG_VERSION");
-    const ABOUT: &'static str = "Multiplies two matrices of blocks";
-    type Options = Input;
-
-    fn arguments(input: Input) -> Result<Input, Failure> {
-        Ok(input)
-    }
-
-    fn show(sums: Vec<f64>) -> Shown {
-        let sum: f64 = sums.iter().sum();
-        Shown::done(
-            format!("the elements of the product add up to {sum}"),
-            json!({ "sum": sum, "blocks": sums }),
-        )
-    }
-}
-
-/// Runs the program `matmul`.
-pub fn main() -> ExitCode {
-    cli::main::<Matmul>()
+    let sums = c.into_iter().flatten().map(|block| Ok(block.get()?.iter().sum::<f64>()));
+    let blocks = sums.collect::<Result<Vec<_>, Failure>>()?;
+    Ok(Sums { sum: blocks.iter().sum(), blocks })
 }
 
 #[cfg(test)]
 mod tests {
-    use dataflow_framework::{Workflow, WorkflowError};
+    use dataflow_framework::{Main, Program as _, Workflow, WorkflowError};
 
-    use dataflow_framework::Main;
-
-    use super::{Input, Matmul, block, program, tasks};
+    use super::{Input, block, matmul};
 
     #[test]
     fn product_equals_that_of_loops() -> Result<(), WorkflowError> {
         let input = Input { blocks: 3, size: 4, wait_ms: 0 };
-        let (sums, figures) = Workflow::new(tasks())?.workers(2).run_with_stats(|| program(input))?;
+        let (sums, figures) = Workflow::new(matmul::tasks())?.workers(2).run_with_stats(|| matmul(input))?;
         assert_eq!(figures.calls, 27 + 3 * 9);
         assert_eq!(figures.dependencies, 3 * 27);
         assert_eq!(figures.depth, 4);
         // One large block each.
         let (a, b) = (block::now(12, 0, 0, 1.0), block::now(12, 0, 0, -0.25));
-        for (number, sum) in sums.iter().enumerate() {
+        for (number, sum) in sums.blocks.iter().enumerate() {
             let mut expected = 0.0;
             for i in 0..4 {
                 for j in 0..4 {
@@ -162,9 +120,9 @@ mod tests {
     #[test]
     fn result_is_the_same_in_all_modes() -> Result<(), WorkflowError> {
         let input = Input { blocks: 4, size: 3, wait_ms: 0 };
-        let expected = Workflow::new(tasks())?.sequential().run(|| program(input))?;
+        let expected = Workflow::new(matmul::tasks())?.sequential().run(|| matmul(input))?;
         for workers in [1, 2, 8] {
-            assert_eq!(Workflow::new(tasks())?.workers(workers).run(|| program(input))?, expected);
+            assert_eq!(Workflow::new(matmul::tasks())?.workers(workers).run(|| matmul(input))?, expected);
         }
         Ok(())
     }
@@ -172,10 +130,10 @@ mod tests {
     #[test]
     fn nodes_within_process_give_same_result() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
         let input = Input { blocks: 5, size: 6, wait_ms: 1 };
-        let expected = Workflow::new(tasks())?.sequential().run(|| program(input))?;
+        let expected = Workflow::new(matmul::tasks())?.sequential().run(|| matmul(input))?;
         for nodes in [1, 2, 4] {
-            let report = Main::<Matmul>::job(input).nodes(nodes).run()?;
-            assert_eq!(Main::<Matmul>::returned(&report)?, expected, "on {nodes} nodes");
+            let report = Main::<matmul>::job((input,)).nodes(nodes).run()?;
+            assert_eq!(Main::<matmul>::returned(&report)?, expected, "on {nodes} nodes");
         }
         Ok(())
     }
@@ -184,7 +142,7 @@ mod tests {
     #[test]
     fn large_product_makes_expected_number_of_calls() -> Result<(), WorkflowError> {
         let input = Input { blocks: 64, size: 1, wait_ms: 0 };
-        let (_, figures) = Workflow::new(tasks())?.workers(2).run_with_stats(|| program(input))?;
+        let (_, figures) = Workflow::new(matmul::tasks())?.workers(2).run_with_stats(|| matmul(input))?;
         assert_eq!(figures.calls, 262_144 + 12_288);
         assert_eq!(figures.dependencies, 786_432);
         assert_eq!(figures.depth, 65);

@@ -3,30 +3,12 @@
 //! A task recurses: it splits its list in place, calls itself for both halves, and forwards the output of
 //! their merge. So no task waits, and the program makes two calls, regardless of the length of the list.
 
-use std::{error::Error, process::ExitCode};
-
-use dataflow_framework::{
-    Array, Data, Program, TaskDef,
-    cli::{self, Command, Failure, Shown},
-    task, tasks,
-};
+use dataflow_framework::{Array, Data, Failure, program, task};
 use rand::{Rng as _, SeedableRng as _, rngs::StdRng};
 use serde::{Deserialize, Serialize};
-use serde_json::json;
 
 /// A list.
 pub type List = Array<u64>;
-
-/// The size of the input.
-#[derive(Debug, Clone, Copy, Serialize, Deserialize, clap::Args)]
-pub struct Input {
-    /// The length of the list.
-    #[arg(long, default_value_t = 1_000_000)]
-    pub length: usize,
-    /// The number of splits, at most 20: there are two, four, eight and so on parts.
-    #[arg(long, default_value_t = 4)]
-    pub splits: u32,
-}
 
 fn list(elements: Vec<u64>) -> List {
     Array::from_elements([elements.len()], elements)
@@ -67,84 +49,60 @@ pub fn merge(left: &List, right: &List) -> List {
     list(merged)
 }
 
-/// Returns the tasks of the program.
-pub fn tasks() -> Vec<&'static TaskDef> {
-    tasks![numbers, sorted, merge].to_vec()
-}
-
-/// Returns the sorted list.
-///
-/// # Errors
-/// If a call fails.
-pub fn program(input: Input) -> Result<List, dataflow_framework::Failure> {
-    let sorted = sorted(&numbers(input.length), input.splits);
+fn sort(length: usize, splits: u32) -> Result<List, Failure> {
+    let sorted = sorted(&numbers(length), splits);
     let list = (*sorted.get()?).clone();
     Ok(list)
 }
 
-/// The program `mergesort`.
-#[derive(Debug)]
-pub struct Mergesort;
+/// The ends of a sorted list.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+pub struct Summary {
+    length: usize,
+    first: Option<u64>,
+    last: Option<u64>,
+}
 
-impl Program for Mergesort {
-    type Arguments = Input;
-    type Output = List;
-
-    fn tasks() -> Vec<&'static TaskDef> {
-        tasks()
-    }
-
-    fn run(input: &Input) -> Result<List, Box<dyn Error + Send + Sync>> {
-        Ok(program(*input)?)
+impl Summary {
+    fn of(list: &List) -> Self {
+        Self { length: list.len(), first: list.first().copied(), last: list.last().copied() }
     }
 }
 
-impl Command for Mergesort {
-    const NAME: &'static str = "mergesort";
-    const VERSION: &'static str = env!("CARGO_PKG_VERSION");
-    const ABOUT: &'static str = "Sorts a list";
-    type Options = Input;
-
-    fn arguments(input: Input) -> Result<Input, Failure> {
-        if input.splits > 20 {
-            return Err(Failure::usage("a list is split at most 20 times, into 1,048,576 parts"));
-        }
-        Ok(input)
-    }
-
-    fn show(list: List) -> Shown {
-        let (first, last) = (list.first(), list.last());
-        let text = match (first, last) {
-            (Some(first), Some(last)) => format!("{} numbers, from {first} to {last}", list.len()),
-            _ => "no numbers".to_owned(),
-        };
-        Shown::done(text, json!({ "length": list.len(), "first": first, "last": last }))
-    }
-}
-
-/// Runs the program `mergesort`.
-pub fn main() -> ExitCode {
-    cli::main::<Mergesort>()
+/// Sorts a list.
+///
+/// # Errors
+/// If a call fails.
+#[program(numbers, sorted, merge)]
+pub fn mergesort(
+    /// The length of the list.
+    #[arg(default = 1_000_000)]
+    length: usize,
+    /// The number of splits, at most 20: there are two, four, eight and so on parts.
+    #[arg(default = 4, value_parser = clap::value_parser!(u32).range(..=20))]
+    splits: u32,
+) -> Result<Summary, Failure> {
+    Ok(Summary::of(&sort(length, splits)?))
 }
 
 #[cfg(test)]
 mod tests {
-    use dataflow_framework::{Main, Workflow, WorkflowError};
+    use dataflow_framework::{Main, Program as _, Workflow, WorkflowError};
 
-    use super::{Input, Mergesort, list, merge, numbers, program, tasks};
+    use super::{Summary, list, merge, mergesort, numbers, sort};
 
     #[test]
     fn result_equals_standard_library_in_all_modes() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
         for (length, splits) in [(1000, 3), (7, 4), (0, 2), (5, 0)] {
-            let input = Input { length, splits };
+            let tasks = mergesort::tasks;
             let mut expected = numbers::now(length);
             expected.sort_unstable();
-            assert_eq!(Workflow::new(tasks())?.sequential().run(|| program(input))?, expected);
+            assert_eq!(Workflow::new(tasks())?.sequential().run(|| sort(length, splits))?, expected);
             for workers in [1, 4] {
-                assert_eq!(Workflow::new(tasks())?.workers(workers).run(|| program(input))?, expected);
+                assert_eq!(Workflow::new(tasks())?.workers(workers).run(|| sort(length, splits))?, expected);
             }
-            let report = Main::<Mergesort>::job(input).nodes(2).run()?;
-            assert_eq!(Main::<Mergesort>::returned(&report)?, expected);
+            let report = Main::<mergesort>::job((length, splits)).nodes(2).run()?;
+            assert_eq!(Main::<mergesort>::returned(&report)?, Summary::of(&expected));
         }
         Ok(())
     }
@@ -158,8 +116,8 @@ mod tests {
     /// There are 2^n parts, so 2^(n + 1) - 1 lists are sorted, and 2^n - 1 times two are merged.
     #[test]
     fn program_makes_expected_number_of_calls() -> Result<(), WorkflowError> {
-        let input = Input { length: 1 << 10, splits: 10 };
-        let (_, figures) = Workflow::new(tasks())?.workers(2).run_with_stats(|| program(input))?;
+        let workflow = Workflow::new(mergesort::tasks())?.workers(2);
+        let (_, figures) = workflow.run_with_stats(|| sort(1 << 10, 10))?;
         assert_eq!(figures.calls, 1 + 2047 + 1023);
         assert_eq!(figures.dependencies, 2047 + 2 * 1023);
         assert_eq!(figures.depth, 1 + 10 + 1 + 10);

@@ -3,25 +3,20 @@
 //! In each round, every domain adds up the forces of all others on its bodies, and then moves the bodies. It reads
 //! snapshots of the other domains, clones of handles, so no domain waits for another within a round.
 
-use std::{error::Error, process::ExitCode};
-
-use dataflow_framework::{
-    Data, Program, TaskDef,
-    cli::{self, Command, Failure, Shown},
-    task, tasks,
-};
+use dataflow_framework::{Data, Failure, program, task};
 use rand::{Rng as _, SeedableRng as _, rngs::StdRng};
 use serde::{Deserialize, Serialize};
-use serde_json::json;
+
+use crate::positive;
 
 /// The size of the simulation.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize, clap::Args)]
 pub struct Input {
     /// The number of domains.
-    #[arg(long, default_value_t = 3)]
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..))]
     pub domains: u64,
     /// The number of bodies of a domain.
-    #[arg(long, default_value_t = 100)]
+    #[arg(long, default_value_t = 100, value_parser = positive)]
     pub bodies: usize,
     /// The number of rounds.
     #[arg(long, default_value_t = 10)]
@@ -107,16 +102,8 @@ pub fn move_bodies(domain: &mut Domain) {
     }
 }
 
-/// Returns the tasks of the program.
-pub fn tasks() -> Vec<&'static TaskDef> {
-    tasks![domain, add_force, move_bodies].to_vec()
-}
-
 /// Returns the domains after the last round.
-///
-/// # Errors
-/// If a call fails.
-pub fn program(input: Input) -> Result<Vec<Domain>, dataflow_framework::Failure> {
+fn simulate(input: Input) -> Result<Vec<Domain>, Failure> {
     let mut domains: Vec<_> = (0..input.domains).map(|seed| domain(input.bodies, seed)).collect();
     for _ in 0..input.rounds {
         let before: Vec<Data<Domain>> = domains.clone();
@@ -131,57 +118,38 @@ pub fn program(input: Input) -> Result<Vec<Domain>, dataflow_framework::Failure>
     domains.iter().map(|domain| Ok((*domain.get()?).clone())).collect()
 }
 
-/// The program `nbody`.
-#[derive(Debug)]
-pub struct Nbody;
-
-impl Program for Nbody {
-    type Arguments = Input;
-    type Output = Vec<Domain>;
-
-    fn tasks() -> Vec<&'static TaskDef> {
-        tasks()
-    }
-
-    fn run(input: &Input) -> Result<Vec<Domain>, Box<dyn Error + Send + Sync>> {
-        Ok(program(*input)?)
-    }
+/// The centre of mass of bodies.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+pub struct Centre {
+    bodies: usize,
+    centre: Vector,
 }
 
-impl Command for Nbody {
-    const NAME: &'static str = "nbody";
-    const VERSION: &'static str = env!("CARGO_PKG_VERSION");
-    const ABOUT: &'static str = "Moves bodies that attract each other";
-    type Options = Input;
-
-    fn arguments(input: Input) -> Result<Input, Failure> {
-        if input.domains == 0 || input.bodies == 0 {
-            return Err(Failure::usage("there is at least one domain, and one body in each"));
-        }
-        Ok(input)
-    }
-
-    fn show(domains: Vec<Domain>) -> Shown {
+impl Centre {
+    fn of(domains: &[Domain]) -> Self {
         let bodies: Vec<_> = domains.iter().flat_map(|domain| &domain.bodies).collect();
         let mass: f64 = bodies.iter().map(|body| body.mass).sum();
-        let centre: Vector = std::array::from_fn(|axis| {
+        let centre = std::array::from_fn(|axis| {
             bodies.iter().map(|body| body.mass * body.place[axis]).sum::<f64>() / mass
         });
-        let text = format!("the centre of mass of {} bodies is {centre:.6?}", bodies.len());
-        Shown::done(text, json!({ "bodies": bodies.len(), "centre": centre }))
+        Self { bodies: bodies.len(), centre }
     }
 }
 
-/// Runs the program `nbody`.
-pub fn main() -> ExitCode {
-    cli::main::<Nbody>()
+/// Moves bodies that attract each other. Returns their centre of mass after the last round.
+///
+/// # Errors
+/// If a call fails.
+#[program(domain, add_force, move_bodies)]
+pub fn nbody(#[command(flatten)] input: Input) -> Result<Centre, Failure> {
+    Ok(Centre::of(&simulate(input)?))
 }
 
 #[cfg(test)]
 mod tests {
-    use dataflow_framework::{Main, Workflow, WorkflowError};
+    use dataflow_framework::{Main, Program as _, Workflow, WorkflowError};
 
-    use super::{Body, Domain, Input, Nbody, domain, program, tasks};
+    use super::{Body, Centre, Domain, Input, domain, nbody, simulate};
 
     /// Moves all bodies by loops, without domains but for the order in which forces are added.
     fn expected(input: Input) -> Vec<Domain> {
@@ -208,12 +176,15 @@ mod tests {
         for (domains, bodies) in [(3, 9), (5, 4), (1, 6)] {
             let input = Input { domains, bodies, rounds: 4 };
             let expected = expected(input);
-            assert_eq!(Workflow::new(tasks())?.sequential().run(|| program(input))?, expected);
+            assert_eq!(Workflow::new(nbody::tasks())?.sequential().run(|| simulate(input))?, expected);
             for workers in [1, 4] {
-                assert_eq!(Workflow::new(tasks())?.workers(workers).run(|| program(input))?, expected);
+                assert_eq!(
+                    Workflow::new(nbody::tasks())?.workers(workers).run(|| simulate(input))?,
+                    expected
+                );
             }
-            let report = Main::<Nbody>::job(input).nodes(3).run()?;
-            assert_eq!(Main::<Nbody>::returned(&report)?, expected);
+            let report = Main::<nbody>::job((input,)).nodes(3).run()?;
+            assert_eq!(Main::<nbody>::returned(&report)?, Centre::of(&expected));
         }
         Ok(())
     }
@@ -223,7 +194,8 @@ mod tests {
     fn round_of_three_domains_makes_nine_calls() -> Result<(), WorkflowError> {
         for rounds in 1..4 {
             let input = Input { domains: 3, bodies: 1, rounds: 2 * rounds };
-            let (_, figures) = Workflow::new(tasks())?.workers(2).run_with_stats(|| program(input))?;
+            let (_, figures) =
+                Workflow::new(nbody::tasks())?.workers(2).run_with_stats(|| simulate(input))?;
             let rounds = 2 * rounds as u64;
             assert_eq!(figures.calls, 3 + 9 * rounds);
             assert_eq!(figures.dependencies, (6 * 2 + 3) * rounds);
@@ -239,8 +211,9 @@ mod tests {
             let [a, b] = [&domains[0].bodies[0].place, &domains[1].bodies[0].place];
             a.iter().zip(b).map(|(a, b)| (a - b).powi(2)).sum()
         };
-        let before = Workflow::new(tasks())?.sequential().run(|| program(Input { rounds: 0, ..input }))?;
-        let after = Workflow::new(tasks())?.workers(2).run(|| program(input))?;
+        let before =
+            Workflow::new(nbody::tasks())?.sequential().run(|| simulate(Input { rounds: 0, ..input }))?;
+        let after = Workflow::new(nbody::tasks())?.workers(2).run(|| simulate(input))?;
         assert!(distance(&after) < distance(&before));
         Ok(())
     }

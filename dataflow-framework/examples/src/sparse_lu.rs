@@ -3,15 +3,10 @@
 //!
 //! Updates fill blocks that are empty at first, so the calls depend on the existing blocks.
 
-use std::{error::Error, process::ExitCode};
-
-use dataflow_framework::{
-    Array, Data, Program, TaskDef,
-    cli::{self, Command, Failure, Shown},
-    task, tasks,
-};
+use dataflow_framework::{Array, Data, Failure, program, task};
 use serde::{Deserialize, Serialize};
-use serde_json::json;
+
+use crate::positive;
 
 /// A square block.
 pub type Block = Array<f64>;
@@ -20,10 +15,10 @@ pub type Block = Array<f64>;
 #[derive(Debug, Clone, Copy, Serialize, Deserialize, clap::Args)]
 pub struct Input {
     /// The number of blocks in each direction.
-    #[arg(long, default_value_t = 16)]
+    #[arg(long, default_value_t = 16, value_parser = positive)]
     pub blocks: usize,
     /// The number of rows and columns of a block.
-    #[arg(long, default_value_t = 50)]
+    #[arg(long, default_value_t = 50, value_parser = positive)]
     pub size: usize,
 }
 
@@ -115,20 +110,12 @@ pub fn bmod_new(left: &Block, above: &Block) -> Block {
     inner
 }
 
-/// Returns the tasks of the program.
-pub fn tasks() -> Vec<&'static TaskDef> {
-    tasks![block, lu0, fwd, bdiv, bmod, bmod_new].to_vec()
-}
-
 /// A matrix of blocks, some of which are empty.
 pub type Matrix = Vec<Vec<Option<Block>>>;
 
 /// Factorises the matrix, and returns both factors in its place.
-///
-/// # Errors
-/// If a call fails.
 #[allow(clippy::needless_range_loop, reason = "as in the books")]
-pub fn program(input: Input) -> Result<Matrix, dataflow_framework::Failure> {
+fn factorise(input: Input) -> Result<Matrix, Failure> {
     let Input { blocks, size } = input;
     let make = |row, column| (!is_empty(row, column)).then(|| block(size, row, column));
     let mut a: Vec<Vec<Option<Data<Block>>>> =
@@ -157,61 +144,40 @@ pub fn program(input: Input) -> Result<Matrix, dataflow_framework::Failure> {
     a.into_iter().map(|row| row.into_iter().map(read).collect()).collect()
 }
 
-/// The program `sparse-lu`.
-#[derive(Debug)]
-pub struct SparseLu;
+/// The blocks of the factors that are not empty.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+pub struct Factors {
+    blocks: usize,
+    /// The sum of their elements.
+    sum: f64,
+}
 
-impl Program for SparseLu {
-    type Arguments = Input;
-    type Output = Matrix;
-
-    fn tasks() -> Vec<&'static TaskDef> {
-        tasks()
-    }
-
-    fn run(input: &Input) -> Result<Matrix, Box<dyn Error + Send + Sync>> {
-        Ok(program(*input)?)
+impl Factors {
+    fn of(matrix: &Matrix) -> Self {
+        let blocks = || matrix.iter().flatten().flatten();
+        Self { blocks: blocks().count(), sum: blocks().flat_map(|block| block.iter()).sum() }
     }
 }
 
-impl Command for SparseLu {
-    const NAME: &'static str = "sparse-lu";
-    const VERSION: &'static str = env!("CARGO_PKG_VERSION");
-    const ABOUT: &'static str = "Factorises a sparse matrix of blocks";
-    type Options = Input;
-
-    fn arguments(input: Input) -> Result<Input, Failure> {
-        if input.blocks == 0 || input.size == 0 {
-            return Err(Failure::usage(
-                "a matrix has blocks, and these have rows: both numbers are at least 1",
-            ));
-        }
-        Ok(input)
-    }
-
-    fn show(factors: Matrix) -> Shown {
-        let blocks = factors.iter().flatten().flatten().count();
-        let sum: f64 = factors.iter().flatten().flatten().flat_map(|block| block.iter()).sum();
-        let text = format!("{blocks} blocks of the factors are not empty; their elements add up to {sum}");
-        Shown::done(text, json!({ "blocks": blocks, "sum": sum }))
-    }
-}
-
-/// Runs the program `sparse-lu`.
-pub fn main() -> ExitCode {
-    cli::main::<SparseLu>()
+/// Factorises a sparse matrix of blocks.
+///
+/// # Errors
+/// If a call fails.
+#[program(block, lu0, fwd, bdiv, bmod, bmod_new)]
+pub fn sparse_lu(#[command(flatten)] input: Input) -> Result<Factors, Failure> {
+    Ok(Factors::of(&factorise(input)?))
 }
 
 #[cfg(test)]
 mod tests {
-    use dataflow_framework::{Main, Workflow, WorkflowError};
+    use dataflow_framework::{Main, Program as _, Workflow, WorkflowError};
 
-    use super::{Input, SparseLu, block, is_empty, program, tasks};
+    use super::{Factors, Input, block, factorise, is_empty, sparse_lu};
 
     #[test]
     fn product_of_factors_equals_matrix() -> Result<(), WorkflowError> {
         let input = Input { blocks: 7, size: 3 };
-        let factors = Workflow::new(tasks())?.workers(2).run(|| program(input))?;
+        let factors = Workflow::new(sparse_lu::tasks())?.workers(2).run(|| factorise(input))?;
         let number = |row: usize, column: usize| match &factors[row / 3][column / 3] {
             Some(block) => block[[row % 3, column % 3]],
             None => 0.0,
@@ -238,9 +204,12 @@ mod tests {
     #[test]
     fn result_is_the_same_in_all_modes() -> Result<(), WorkflowError> {
         let input = Input { blocks: 8, size: 2 };
-        let expected = Workflow::new(tasks())?.sequential().run(|| program(input))?;
+        let expected = Workflow::new(sparse_lu::tasks())?.sequential().run(|| factorise(input))?;
         for workers in [1, 2, 8] {
-            assert_eq!(Workflow::new(tasks())?.workers(workers).run(|| program(input))?, expected);
+            assert_eq!(
+                Workflow::new(sparse_lu::tasks())?.workers(workers).run(|| factorise(input))?,
+                expected
+            );
         }
         Ok(())
     }
@@ -248,9 +217,9 @@ mod tests {
     #[test]
     fn nodes_within_process_give_same_result() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
         let input = Input { blocks: 12, size: 8 };
-        let expected = Workflow::new(tasks())?.sequential().run(|| program(input))?;
-        let report = Main::<SparseLu>::job(input).nodes(4).run()?;
-        assert_eq!(Main::<SparseLu>::returned(&report)?, expected);
+        let expected = Workflow::new(sparse_lu::tasks())?.sequential().run(|| factorise(input))?;
+        let report = Main::<sparse_lu>::job((input,)).nodes(4).run()?;
+        assert_eq!(Main::<sparse_lu>::returned(&report)?, Factors::of(&expected));
         Ok(())
     }
 
@@ -258,7 +227,8 @@ mod tests {
     #[test]
     fn large_matrix_makes_expected_number_of_calls() -> Result<(), WorkflowError> {
         let input = Input { blocks: 64, size: 1 };
-        let (_, figures) = Workflow::new(tasks())?.workers(2).run_with_stats(|| program(input))?;
+        let (_, figures) =
+            Workflow::new(sparse_lu::tasks())?.workers(2).run_with_stats(|| factorise(input))?;
         assert_eq!(figures.calls, 24_510);
         assert_eq!(figures.dependencies, 68_158);
         assert_eq!(figures.depth, 191);

@@ -69,6 +69,10 @@ pub(crate) fn task(function: &ItemFn, signature: &Signature, options: &Options) 
             }
         }
 
+        impl ::dataflow_framework::__private::IsTask for #name {
+            const TASK: &'static ::dataflow_framework::TaskDef = &#name::TASK;
+        }
+
         ::dataflow_framework::__options!(#name #visible);
 
         #(#documented)*

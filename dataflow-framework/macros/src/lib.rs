@@ -1,13 +1,15 @@
-//! The attribute `task` of `dataflow-framework`, where it is documented.
+//! The attributes `task` and `program` of `dataflow-framework`, where they are documented.
 //!
-//! A function with the attribute becomes two items of its name: a function that calls the task, and a struct that
+//! A function with the attribute `task` becomes two items of its name: a function that calls the task, and a struct that
 //! holds the task's description, and the options of a call. `signature.rs` reads the function, `expand.rs` writes the
 //! items, `options.rs` and `constraints.rs` read the attribute's arguments, and `methods.rs` makes functions of methods.
+//! `program.rs` writes the program type and the command line of a function with the attribute `program`.
 
 mod constraints;
 mod expand;
 mod methods;
 mod options;
+mod program;
 mod signature;
 
 use proc_macro::TokenStream;
@@ -31,6 +33,14 @@ pub fn task(arguments: TokenStream, item: TokenStream) -> TokenStream {
             Error::new(other.span(), reason).into_compile_error().into()
         }
     }
+}
+
+/// Makes a function a program with a command line. See the module `cli` of `dataflow-framework`.
+#[proc_macro_attribute]
+pub fn program(arguments: TokenStream, item: TokenStream) -> TokenStream {
+    let tasks = parse_macro_input!(arguments as program::Tasks);
+    let function = parse_macro_input!(item as ItemFn);
+    program::program(&tasks, function).unwrap_or_else(Error::into_compile_error).into()
 }
 
 fn of_function(function: &ItemFn, options: &options::Options) -> TokenStream {

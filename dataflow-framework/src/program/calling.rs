@@ -196,7 +196,9 @@ fn merge(Merging { reduction, parts }: Merging, arguments: &[Argument], writes: 
 fn refusal(task: &TaskDef, is_in_table: bool, options: Options) -> Option<String> {
     let TaskDef { module, name, default_outputs, .. } = task;
     if !is_in_table {
-        return Some(format!("{module}::{name} is not in the program's table of tasks: add it to `tasks!`"));
+        return Some(format!(
+            "{module}::{name} is not in the program's table of tasks: add it to `#[program(…)]`, or to `tasks!`"
+        ));
     }
     if options.cores == 0 {
         return Some("it is to take no worker: a call takes one or more (`cores`)".to_owned());

@@ -3,5 +3,5 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    dataflow_framework::cli::main::<taskwork_tests::grove::Grove>()
+    taskwork_tests::grove::main()
 }

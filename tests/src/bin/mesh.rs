@@ -3,5 +3,5 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    dataflow_framework::cli::main::<taskwork_tests::mesh::Mesh>()
+    taskwork_tests::mesh::main()
 }

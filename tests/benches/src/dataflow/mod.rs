@@ -12,7 +12,7 @@ use std::{
 
 use anyhow::{Context as _, Result, ensure};
 use dataflow_examples::matmul;
-use dataflow_framework::Workflow;
+use dataflow_framework::{Program as _, Workflow};
 use taskwork_tests::cluster::Cluster;
 use zk_server::Setup;
 
@@ -155,8 +155,8 @@ fn real_product(rounds: usize) -> Result<[Row; 2]> {
             Ok(())
         }),
         Contender::new("workflow", || {
-            let product = Workflow::new(matmul::tasks())?.workers(2).run(|| matmul::program(input))?;
-            ensure!(product == expected, "the product differs from that of the loop");
+            let product = Workflow::new(matmul::matmul::tasks())?.workers(2).run(|| matmul::matmul(input))?;
+            ensure!(product.blocks == expected, "the product differs from that of the loop");
             Ok(())
         }),
     ];
