@@ -70,7 +70,7 @@ use taskwork_cli::{Kinds, NoMore, Prepared};
 
 use self::looking::{Looking, log_values};
 use crate::{
-    Main, Program, Workflow, WorkflowError, file::remove_work_dir, serve_isolated, set_publish_dir, set_store,
+    Main, Program, RunOptions, Workflow, file::remove_work_dir, serve_isolated, set_publish_dir, set_store,
 };
 
 /// A program with a command line, in the form for cases that the attribute [`program`](crate::program) does not cover:
@@ -184,6 +184,10 @@ struct Options<O: Args> {
     /// on their inputs only
     #[arg(long)]
     check: bool,
+    /// Change an option of all calls of a task, such as align.retry=5 or "align.timeout=2 min"; may be repeated. The
+    /// options are those of the attribute `task`
+    #[arg(long = "task-option", value_name = "TASK.OPTION=VALUE")]
+    task_options: Vec<String>,
     #[command(flatten)]
     looking: Looking,
     #[command(flatten)]
@@ -241,20 +245,22 @@ impl<P: Command> taskwork_cli::Program for CommandLine<P> {
     }
 
     fn prepare(
-        Options { sequential, check, looking, node, own }: Self::Arguments,
+        Options { sequential, check, task_options, looking, node, own }: Self::Arguments,
     ) -> Result<Prepared, Failure> {
         node.apply()?;
         looking.check()?;
+        let workflow = Workflow::new(P::tasks()).map_err(Failure::failed)?.task_options(&task_options);
+        let workflow =
+            workflow.map_err(|error| Failure::usage(format!("--task-option {error}")))?.sequential();
         let arguments = P::arguments(own)?;
         if sequential {
             looking.refuse_sequential()?;
-            let workflow = Workflow::new(P::tasks()).map(Workflow::sequential);
-            let workflow = workflow.map(|workflow| if check { workflow.checked() } else { workflow });
-            let output: Result<_, WorkflowError> =
-                workflow.and_then(|workflow| workflow.run(|| P::run(&arguments)));
+            let workflow = if check { workflow.checked() } else { workflow };
+            let output = workflow.run(|| P::run(&arguments));
             return Ok(Prepared::at_once(P::show(output.map_err(Failure::failed)?)));
         }
-        let job = Main::<P>::observed_job(arguments, check, looking.observe());
+        let options = RunOptions::default().checked(check).observe(looking.observe());
+        let job = Main::<P>::job_with(arguments, options.task_options(task_options));
         let display = looking.display();
         Ok(Prepared::watched("main", job, display, move |report| {
             let observation = Main::<P>::observed(&report).unwrap_or_default();

@@ -13,8 +13,8 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Data, Failure, Main, OnFailure, Program, TaskDef, Workflow, WorkflowError, barrier, group, task, tasks,
-    time_left,
+    Data, Failure, Main, OnFailure, Program, RunOptions, TaskDef, Workflow, WorkflowError, barrier, group,
+    task, tasks, time_left,
 };
 
 /// A duration longer than any test takes.
@@ -300,7 +300,8 @@ impl Program for Failing {
 
 #[test]
 fn failures_on_several_nodes_match_local_run() {
-    for job in [Main::<Failing>::job, Main::<Failing>::checked_job] {
+    for checked in [false, true] {
+        let job = |number| Main::<Failing>::job_with(number, RunOptions::default().checked(checked));
         let report = job(8).nodes(3).run().expect("it runs");
         let returned = Main::<Failing>::returned(&report).expect("it succeeds");
         assert_eq!(returned, (7, "it has taken longer than 50ms, the timeout of the call".to_owned()));
@@ -318,4 +319,42 @@ fn cancelled_program_reports_the_cancellation_and_its_reason() {
     let reason = report.cancelled.clone().expect("it was cancelled");
     let error = Main::<Failing>::returned(&report).expect_err("it has no result").to_string();
     assert!(error.contains("was cancelled") && error.ends_with(&reason), "{error}");
+}
+
+#[task]
+fn has_timeout() -> bool {
+    time_left().is_some()
+}
+
+#[task]
+fn nested_has_timeout() -> Data<bool> {
+    has_timeout()
+}
+
+struct Timeouts;
+
+impl Program for Timeouts {
+    type Arguments = ();
+    type Output = [bool; 2];
+
+    fn tasks() -> Vec<&'static TaskDef> {
+        tasks![has_timeout, nested_has_timeout].to_vec()
+    }
+
+    fn run(_: &()) -> Result<[bool; 2], Box<dyn std::error::Error + Send + Sync>> {
+        Ok([*has_timeout().get()?, *nested_has_timeout().get()?])
+    }
+}
+
+#[test]
+fn changed_option_applies_to_calls_of_program_and_of_tasks_on_all_nodes() {
+    let given = vec!["has_timeout.timeout=1 h".to_owned()];
+    for (given, expected) in [(Vec::new(), false), (given, true)] {
+        let workflow = Workflow::new(Timeouts::tasks()).and_then(|workflow| workflow.task_options(&given));
+        let here = workflow.expect("the option is valid").workers(2).run(|| Timeouts::run(&()));
+        assert_eq!(here.expect("it succeeds"), [expected; 2]);
+        let options = RunOptions::default().task_options(given);
+        let report = Main::<Timeouts>::job_with((), options).nodes(2).run().expect("it runs");
+        assert_eq!(Main::<Timeouts>::returned(&report).expect("it succeeds"), [expected; 2]);
+    }
 }

@@ -151,6 +151,7 @@ extern crate self as dataflow_framework;
 
 mod program;
 mod task;
+mod task_options;
 mod options;
 mod value;
 mod spilled;
@@ -201,7 +202,7 @@ pub use dataflow_view as view;
 
 pub use self::{
     array::{Array, Element},
-    cluster::{Main, Program, Returned},
+    cluster::{Main, Program, Returned, RunOptions},
     failure::Failure,
     figures::Figures,
     file::{File, Run, set_work_dir},

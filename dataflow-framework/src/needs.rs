@@ -1,4 +1,4 @@
-//! The labels that a call needs, received from another node, where they are part of the program.
+//! The labels that a call needs, received from another node, where they are part of the program, or given by its user.
 
 use std::{
     collections::BTreeSet,
@@ -7,25 +7,29 @@ use std::{
 
 use serde::{Deserialize, Deserializer};
 
-type Needs = &'static [&'static str];
+pub(crate) type Needs = &'static [&'static str];
 
 /// All lists of labels received so far. They are never freed, and each is stored once: their number is bounded by the
 /// program.
 static TOLD: Mutex<BTreeSet<Needs>> = Mutex::new(BTreeSet::new());
 
 pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Needs, D::Error> {
-    let labels = Vec::<String>::deserialize(deserializer)?;
+    Vec::<String>::deserialize(deserializer).map(kept)
+}
+
+/// Returns a list of labels that is kept until the end of the process.
+pub(crate) fn kept(labels: Vec<String>) -> Needs {
     if labels.is_empty() {
-        return Ok(&[]);
+        return &[];
     }
     let mut told = TOLD.lock().unwrap_or_else(PoisonError::into_inner);
     let known = told.iter().find(|known| known.iter().eq(labels.iter())).copied();
-    Ok(known.unwrap_or_else(|| {
+    known.unwrap_or_else(|| {
         let labels = labels.into_iter().map(|label| &*label.leak());
         let new: Needs = labels.collect::<Vec<_>>().leak();
         told.insert(new);
         new
-    }))
+    })
 }
 
 #[cfg(test)]

@@ -7,18 +7,24 @@
 
 use std::panic::resume_unwind;
 
+pub use crate::{
+    cluster::Given,
+    core::{How, Run, Seen, Version},
+    platform::{Passing, World, enter},
+};
 use crate::{
     cluster::{Main, Program, Returned},
     program::Stopped,
-};
-pub use crate::{
-    core::{How, Run, Seen, Version},
-    platform::{Passing, World, enter},
 };
 
 /// Returns the task of a job that runs a program.
 pub fn root<P: Program>() -> Main<P> {
     Main::root()
+}
+
+/// Returns the shared data of a job that runs a program.
+pub fn shared<A>(arguments: A) -> Given<A> {
+    Given::new(arguments)
 }
 
 /// Returns the encoded output of a program, or the reason of its failure.

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fmt};
 
 use thiserror::Error;
 
-use crate::{failure::Failed, invocation::Invocation, options::Options};
+use crate::{failure::Failed, invocation::Invocation, options::Options, task_options::TaskOptions};
 
 /// Runs a call: takes its arguments and puts its outputs.
 type RunTask = fn(&mut Invocation<'_>) -> Result<(), Failed>;
@@ -62,6 +62,7 @@ pub(crate) const NOT_RUN: TaskDef = TaskDef {
 pub struct Tasks {
     /// The tasks by module and name.
     by_name: BTreeMap<(&'static str, &'static str), &'static TaskDef>,
+    changes: TaskOptions,
 }
 
 /// Two tasks have the same name.
@@ -89,7 +90,22 @@ impl Tasks {
                 return Err(DuplicateTaskName { module, name });
             }
         }
-        Ok(Self { by_name })
+        Ok(Self { by_name, changes: TaskOptions::default() })
+    }
+
+    /// Changes options of tasks: `align.retry=5`.
+    ///
+    /// # Errors
+    /// Fails if there is no such task or option, or the value is invalid.
+    pub(crate) fn change(&mut self, given: &[String]) -> Result<(), String> {
+        let tasks: Vec<_> = self.by_name.values().copied().collect();
+        self.changes = TaskOptions::parse(given.iter().map(String::as_str), &tasks)?;
+        Ok(())
+    }
+
+    /// Returns the options of a call, as the user of the program has changed them.
+    pub(crate) fn options(&self, task: &TaskDef, options: Options) -> Options {
+        self.changes.of(task, options)
     }
 
     /// Returns the number of a task in the table; `None` if it is not listed.

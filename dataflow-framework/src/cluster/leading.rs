@@ -22,11 +22,8 @@ use crate::{
     failure::Failed,
     node::{Coded, Executor, News, Order, Queue},
     platform::Bell,
-    program::{Engine, Others},
+    program::{CALLS_AHEAD_MAX, Engine, Others},
 };
-
-/// The maximum number of unfinished calls of a program.
-const CALLS_AHEAD_MAX: usize = 100_000;
 
 /// The maximum number of nodes that are named as owners of a version.
 const SOURCES_MAX: usize = 4;

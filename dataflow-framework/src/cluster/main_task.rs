@@ -139,29 +139,65 @@ impl Output for Returned {
     }
 }
 
+/// The arguments of a program, and the changed options of its tasks: every node receives them.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Given<A> {
+    arguments: A,
+    task_options: Vec<String>,
+}
+
+impl<A> Given<A> {
+    pub(crate) fn new(arguments: A) -> Self {
+        Self { arguments, task_options: Vec::new() }
+    }
+}
+
+/// The settings of a run of a program on nodes.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RunOptions {
+    is_checked: bool,
+    observe: Observe,
+    task_options: Vec<String>,
+}
+
+impl RunOptions {
+    /// Runs each task twice to compare its outputs. See [`Workflow::checked`](crate::Workflow::checked).
+    #[must_use]
+    pub fn checked(self, checked: bool) -> Self {
+        Self { is_checked: checked, ..self }
+    }
+
+    /// Records observations. See [`Main::observed`].
+    #[must_use]
+    pub fn observe(self, observe: Observe) -> Self {
+        Self { observe, ..self }
+    }
+
+    /// Changes options of tasks, such as `align.retry=5`: they replace those of the attribute and of the calls. The
+    /// program fails if one is invalid.
+    #[must_use]
+    pub fn task_options(self, task_options: Vec<String>) -> Self {
+        Self { task_options, ..self }
+    }
+}
+
 /// The part of the companion that the task uses.
 struct Handle(Arc<WorkflowNode>);
 
 impl<P: Program> Main<P> {
     /// Creates a job that runs the program.
     pub fn job(arguments: P::Arguments) -> Job<Self> {
-        Job::new(Self::root(), arguments)
+        Self::job_with(arguments, RunOptions::default())
+    }
+
+    /// Creates a job that runs the program with these settings.
+    pub fn job_with(arguments: P::Arguments, options: RunOptions) -> Job<Self> {
+        let RunOptions { is_checked, observe, task_options } = options;
+        Job::new(Self { is_checked, observe, ..Self::root() }, Given { arguments, task_options })
     }
 
     pub(crate) fn root() -> Self {
         Self { generation: 0, is_checked: false, observe: Observe::default(), program: PhantomData }
-    }
-
-    /// Creates a job that runs the program, and each task twice to compare its outputs. See
-    /// [`Workflow::checked`](crate::Workflow::checked).
-    pub fn checked_job(arguments: P::Arguments) -> Job<Self> {
-        Job::new(Self { is_checked: true, ..Self::root() }, arguments)
-    }
-
-    /// Creates a job that runs the program and records the requested observations, with each task run twice if
-    /// `is_checked`. See [`observed`](Self::observed).
-    pub fn observed_job(arguments: P::Arguments, is_checked: bool, observe: Observe) -> Job<Self> {
-        Job::new(Self { is_checked, observe, ..Self::root() }, arguments)
     }
 
     /// Returns the observations of the program, whether it has failed or not; `None` if it did not run to its
@@ -194,13 +230,15 @@ impl<P: Program> Main<P> {
 }
 
 impl<P: Program> Task for Main<P> {
-    type Shared = P::Arguments;
+    type Shared = Given<P::Arguments>;
     type Output = Returned;
 
-    fn companion(_arguments: &Arc<P::Arguments>) -> Option<Companion> {
-        let (tasks, wrong) = match Tasks::new(P::tasks()) {
+    fn companion(given: &Arc<Given<P::Arguments>>) -> Option<Companion> {
+        let tasks = Tasks::new(P::tasks()).map_err(|error| error.to_string());
+        let tasks = tasks.and_then(|mut tasks| tasks.change(&given.task_options).map(|()| tasks));
+        let (tasks, wrong) = match tasks {
             Ok(tasks) => (tasks, None),
-            Err(error) => (Tasks::default(), Some(error.to_string())),
+            Err(wrong) => (Tasks::default(), Some(wrong)),
         };
         let workflow_node = Arc::new(WorkflowNode::new(tasks));
         let handle = Arc::new(Handle(Arc::clone(&workflow_node)));
@@ -240,16 +278,20 @@ impl<P: Program> Task for Main<P> {
         }
     }
 
-    fn split(&mut self, _: &P::Arguments) -> Option<Self> {
+    fn split(&mut self, _: &Given<P::Arguments>) -> Option<Self> {
         None
     }
 }
 
 /// Runs the program on its own thread, since it blocks.
-fn begin<P: Program>(workflow_node: &Arc<WorkflowNode>, leading: Arc<Leading>, arguments: Arc<P::Arguments>) {
+fn begin<P: Program>(
+    workflow_node: &Arc<WorkflowNode>,
+    leading: Arc<Leading>,
+    given: Arc<Given<P::Arguments>>,
+) {
     let (its_node, run) = (Arc::clone(workflow_node), leading.run);
     let work = move || {
-        let ended = catch_unwind(AssertUnwindSafe(|| program::<P>(&its_node, &leading, &arguments)));
+        let ended = catch_unwind(AssertUnwindSafe(|| program::<P>(&its_node, &leading, &given.arguments)));
         let result = match ended {
             Ok(result) => result,
             Err(panic) if panic.is::<Stopped>() => {

@@ -29,7 +29,7 @@ mod output;
 mod status;
 mod workflow_node;
 
-pub use self::main_task::{Main, Program, Returned};
+pub use self::main_task::{Given, Main, Program, Returned, RunOptions};
 
 /// Decodes bytes from another node like a companion; see [`fuzzing`](crate::fuzzing).
 pub(crate) fn check_messages(bytes: &[u8]) -> bool {

@@ -51,7 +51,7 @@ impl Calling {
     pub fn of(task: &'static TaskDef, options: Options) -> Self {
         let flow = Flow::current(task.name);
         let number = flow.number_of(task);
-        let options = flow.counting(options);
+        let options = flow.counting(task, options);
         let refused = refusal(task, number.is_some(), options);
         let lacks =
             || flow.lacks(&options).map(|lack| format!("it needs {lack}; all nodes are in this process"));

@@ -232,7 +232,8 @@ impl Flow {
     }
 
     /// Returns the options of a call that apply where it runs.
-    pub(crate) fn counting(&self, options: Options) -> Options {
+    pub(crate) fn counting(&self, task: &TaskDef, options: Options) -> Options {
+        let options = self.tasks.as_ref().map_or(options, |tasks| tasks.options(task, options));
         match &self.maker {
             Maker::Program(engine) => engine.counting(options),
             Maker::Task(nested) => nested.counting(options),

@@ -30,4 +30,5 @@ pub(crate) use self::{
     engine::{Engine, Others, Stopped},
     flow::{CallsOfTasks, Flow},
     records::entries,
+    workflow::CALLS_AHEAD_MAX,
 };

@@ -23,8 +23,8 @@ use crate::{
     task::{DuplicateTaskName, TaskDef, Tasks},
 };
 
-/// The default of [`Workflow::calls_ahead_max`].
-const CALLS_AHEAD_MAX: usize = 100_000;
+/// The maximum number of unfinished calls of a program, by default.
+pub(crate) const CALLS_AHEAD_MAX: usize = 100_000;
 
 const WORKERS_MAX: usize = 1024;
 
@@ -46,6 +46,9 @@ pub enum WorkflowError {
     /// The table of the program's tasks is invalid.
     #[error(transparent)]
     Tasks(#[from] DuplicateTaskName),
+    /// A changed option of a task is invalid.
+    #[error("{0}")]
+    TaskOption(String),
     /// The thread of a worker could not be started.
     #[error("no thread could be started: {0}")]
     Thread(#[source] io::Error),
@@ -121,6 +124,15 @@ impl Workflow {
         assert!(bytes > 0, "the size of the store must be at least 1 byte");
         self.store_bytes = Some(bytes);
         self
+    }
+
+    /// Changes options of tasks, such as `align.retry=5`: they replace those of the attribute and of the calls.
+    ///
+    /// # Errors
+    /// Fails if there is no such task or option, or the value is invalid.
+    pub fn task_options(mut self, given: &[String]) -> Result<Self, WorkflowError> {
+        self.tasks.change(given).map_err(WorkflowError::TaskOption)?;
+        Ok(self)
     }
 
     /// Runs the program on this thread and its tasks on worker threads, until the program has returned and all

@@ -439,7 +439,8 @@ impl<'a> Stage<'a> {
         };
         let submitted = if let Shape::Workflow(_) = shape {
             let root = dataflow_framework::simulation::root::<Flow>();
-            simulation::submit(store, &self.setup, root, shape, terms).await
+            let shared = dataflow_framework::simulation::shared(shape.clone());
+            simulation::submit(store, &self.setup, root, &shared, terms).await
         } else {
             simulation::submit(store, &self.setup, Walk::root(shape), shape, terms).await
         };

@@ -1,0 +1,208 @@
+//! Options of tasks that the user of a program changes: `--task-option align.retry=5`.
+
+use std::{collections::BTreeMap, fmt, num::NonZero};
+
+use taskwork::{LabelError, Labels};
+
+use crate::{
+    needs::{self, Needs},
+    options::{OnFailure, Options},
+    size,
+    task::TaskDef,
+};
+
+/// Changes the options of a call.
+type Change = Box<dyn Fn(&mut Options) + Send + Sync>;
+
+type Parse = fn(&str) -> Result<Change, String>;
+
+/// The options, with the parsers of their values. The attribute `task` has the same.
+const KNOWN: [(&str, Parse); 13] = [
+    ("priority", |text| change(text.parse(), |options, priority| options.priority = priority)),
+    ("retry", |text| change(text.parse(), |options, retry| options.retry = retry)),
+    ("on_failure", |text| change(on_failure(text), |options, what| options.on_failure = what)),
+    ("timeout", |text| {
+        change(humantime::parse_duration(text), |options, timeout| options.timeout = Some(timeout))
+    }),
+    ("cores", |text| change(text.parse::<NonZero<u32>>(), |options, cores| options.cores = cores.get())),
+    ("memory", |text| change(size::parse(text), |options, bytes| options.memory = bytes)),
+    ("needs", |text| change(labels(text), |options, needs| options.needs = needs)),
+    ("spread", |text| change(text.parse(), |options, spread| options.spread = spread)),
+    ("everywhere", |text| change(text.parse(), |options, everywhere| options.everywhere = everywhere)),
+    ("isolated", |text| change(text.parse(), |options, isolated| options.isolated = isolated)),
+    ("memory_max", |text| change(size::parse(text), |options, bytes| options.memory_max = Some(bytes))),
+    ("effect", |text| change(text.parse(), |options, effect| options.effect = effect)),
+    ("nondeterministic", |text| change(text.parse(), |options, it_is| options.nondeterministic = it_is)),
+];
+
+fn change<T: Copy + Send + Sync + 'static, E: fmt::Display>(
+    value: Result<T, E>,
+    change: fn(&mut Options, T),
+) -> Result<Change, String> {
+    let value = value.map_err(|error| error.to_string())?;
+    Ok(Box::new(move |options| change(options, value)))
+}
+
+fn on_failure(text: &str) -> Result<OnFailure, &'static str> {
+    match text {
+        "cancel_successors" => Ok(OnFailure::CancelSuccessors),
+        "cancel_group" => Ok(OnFailure::CancelGroup),
+        "fail" => Ok(OnFailure::Fail),
+        "ignore" => Ok(OnFailure::Ignore),
+        _ => Err("it is cancel_successors, cancel_group, fail or ignore"),
+    }
+}
+
+/// Parses labels with commas between them, each with or without a value.
+fn labels(text: &str) -> Result<Needs, LabelError> {
+    for label in text.split(',') {
+        let value = if label.contains('=') { "" } else { "=any" };
+        format!("{label}{value}").parse::<Labels>()?;
+    }
+    Ok(needs::kept(text.split(',').map(str::to_owned).collect()))
+}
+
+/// The changes of options, by the names of tasks, in the order in which they were given.
+#[derive(Default)]
+pub(crate) struct TaskOptions(BTreeMap<&'static str, Vec<Change>>);
+
+impl TaskOptions {
+    /// Parses changes of the form `TASK.OPTION=VALUE`; an option that is true or false needs no value.
+    ///
+    /// # Errors
+    /// Fails if there is no such task or option, or the value is invalid.
+    pub(crate) fn parse<'a>(
+        given: impl IntoIterator<Item = &'a str>,
+        tasks: &[&'static TaskDef],
+    ) -> Result<Self, String> {
+        let mut changes = Self::default();
+        for text in given {
+            let (task, change) = parse(text, tasks).map_err(|reason| format!("{text}: {reason}"))?;
+            changes.0.entry(task.name).or_default().push(change);
+        }
+        Ok(changes)
+    }
+
+    /// Returns the options of a call, changed.
+    pub(crate) fn of(&self, task: &TaskDef, mut options: Options) -> Options {
+        for change in self.0.get(task.name).into_iter().flatten() {
+            change(&mut options);
+        }
+        options
+    }
+}
+
+fn parse(text: &str, tasks: &[&'static TaskDef]) -> Result<(&'static TaskDef, Change), String> {
+    let (name, value) = text.split_once('=').unwrap_or((text, "true"));
+    let (task, option) = name.split_once('.').ok_or("expected TASK.OPTION=VALUE, such as align.retry=5")?;
+    let found = tasks.iter().find(|known| known.name == task);
+    let found = found.ok_or_else(|| {
+        let known: Vec<_> = tasks.iter().map(|known| known.name).collect();
+        format!("there is no task {task}; the tasks are {}", known.join(", "))
+    })?;
+    let (_, parse) = KNOWN.iter().find(|(known, _)| *known == option).ok_or_else(|| {
+        let known = KNOWN.map(|(known, _)| known);
+        format!("there is no option {option}; the options are {}", known.join(", "))
+    })?;
+    let change = parse(value).map_err(|reason| format!("{value:?} is no value of {option}: {reason}"))?;
+    let mut options = found.options;
+    change(&mut options);
+    if options.on_failure == OnFailure::Ignore && found.default_outputs.is_none() {
+        return Err(
+            "failures of the task cannot be ignored: only `#[task(on_failure = ignore)]` gives it defaults"
+                .into(),
+        );
+    }
+    Ok((found, change))
+}
+
+impl fmt::Debug for TaskOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.0.keys()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{KNOWN, TaskOptions};
+    use crate::{
+        options::{OnFailure, Options},
+        task::{NOT_RUN, TaskDef},
+    };
+
+    const TASKS: [&TaskDef; 2] =
+        [&TaskDef { name: "align", ..NOT_RUN }, &TaskDef { name: "merge", ..NOT_RUN }];
+
+    #[test]
+    fn given_options_replace_those_of_calls_of_their_task() {
+        let given = [
+            "align.retry=5",
+            "align.timeout=1 min 30 s",
+            "align.needs=blast,os=linux",
+            "align.memory=2 GiB",
+            "merge.priority=-3",
+            "align.retry=6",
+            "align.spread",
+            "align.effect=false",
+            "align.on_failure=fail",
+        ];
+        let changes = TaskOptions::parse(given, &TASKS).expect("they are valid");
+        let options = Options { cores: 2, retry: 1, effect: true, ..Options::DEFAULT };
+        let timeout = Some(std::time::Duration::from_secs(90));
+        let (needs, on_failure) = (&["blast", "os=linux"][..], OnFailure::Fail);
+        let changed = Options {
+            retry: 6,
+            timeout,
+            needs,
+            memory: 2 << 30,
+            spread: true,
+            effect: false,
+            on_failure,
+            ..options
+        };
+        assert_eq!(changes.of(TASKS[0], options), changed);
+        assert_eq!(changes.of(TASKS[1], options), Options { priority: -3, ..options });
+    }
+
+    #[test]
+    fn every_option_can_be_given() {
+        // A new field is missing in this pattern: add it to `KNOWN`, too.
+        let Options {
+            priority: _,
+            retry: _,
+            on_failure: _,
+            timeout: _,
+            cores: _,
+            memory: _,
+            needs: _,
+            spread: _,
+            everywhere: _,
+            isolated: _,
+            memory_max: _,
+            effect: _,
+            nondeterministic: _,
+        } = Options::DEFAULT;
+        assert_eq!(KNOWN.len(), 13);
+    }
+
+    #[test]
+    fn unknown_names_and_values_are_refused_with_known_ones() {
+        for (text, expected) in [
+            ("retry=5", "expected TASK.OPTION=VALUE, such as align.retry=5"),
+            ("aline.retry=5", "there is no task aline; the tasks are align, merge"),
+            (
+                "align.tries=5",
+                "there is no option tries; the options are priority, retry, on_failure, timeout, cores",
+            ),
+            ("align.retry=often", "\"often\" is no value of retry: invalid digit"),
+            ("align.retry", "\"true\" is no value of retry"),
+            ("align.cores=0", "zero"),
+            ("align.needs=a b", "is not a label"),
+            ("align.on_failure=retry", "cancel_group, fail or ignore"),
+            ("align.on_failure=ignore", "cannot be ignored"),
+        ] {
+            let error = TaskOptions::parse([text], &TASKS).expect_err(text);
+            assert!(error.starts_with(&format!("{text}: ")) && error.contains(expected), "{error}");
+        }
+    }
+}
