@@ -69,9 +69,7 @@ pub use taskwork_cli::{Failure, Shown, is_same_file};
 use taskwork_cli::{Kinds, NoMore, Prepared};
 
 use self::looking::{Looking, log_values};
-use crate::{
-    Main, Program, RunOptions, Workflow, file::remove_work_dir, serve_isolated, set_publish_dir, set_store,
-};
+use crate::{Main, Program, RunOptions, Settings, Workflow, file::remove_work_dir, serve_isolated};
 
 /// A program with a command line, in the form for cases that the attribute [`program`](crate::program) does not cover:
 /// arguments that are read from files, or an output with its own presentation.
@@ -186,8 +184,8 @@ struct Options<O: Args> {
     check: bool,
     /// Change an option of all calls of a task, such as align.retry=5 or "align.timeout=2 min"; may be repeated. The
     /// options are those of the attribute `task`
-    #[arg(long = "task-option", value_name = "TASK.OPTION=VALUE")]
-    task_options: Vec<String>,
+    #[arg(long, value_name = "TASK.OPTION=VALUE")]
+    task_option: Vec<String>,
     #[command(flatten)]
     looking: Looking,
     #[command(flatten)]
@@ -204,6 +202,9 @@ struct NodeOptions {
     /// Default: half of the memory of the machine, shared by the nodes of the process
     #[arg(long, value_name = "SIZE", env = "DATAFLOW_STORE", value_parser = store)]
     store: Option<u64>,
+    /// The directory for files of the node. Default: the system's directory for temporary files
+    #[arg(long, value_name = "DIR", env = "DATAFLOW_WORK_DIR")]
+    work_dir: Option<PathBuf>,
     /// Let programs that run on this node publish files only into this folder and below it. Default: wherever
     /// the user of the node may write
     #[arg(long, value_name = "DIR")]
@@ -215,13 +216,12 @@ fn store(text: &str) -> Result<u64, String> {
 }
 
 impl NodeOptions {
-    fn apply(&self) -> Result<(), Failure> {
-        if let Some(bytes) = self.store {
-            set_store(bytes);
-        }
-        let Some(folder) = &self.publish_to else { return Ok(()) };
-        set_publish_dir(folder)
-            .map_err(|error| Failure::usage(format!("--publish-to {}: {error}", folder.display())))
+    fn apply(self) -> Result<(), Failure> {
+        let Self { store, work_dir, publish_to } = self;
+        // Only that folder can be wrong: the others were parsed, or are created when they are needed.
+        Settings { store_bytes: store, work_dir, publish_dir: publish_to }
+            .apply()
+            .map_err(|error| Failure::usage(format!("--publish-to {error}")))
     }
 }
 
@@ -245,11 +245,11 @@ impl<P: Command> taskwork_cli::Program for CommandLine<P> {
     }
 
     fn prepare(
-        Options { sequential, check, task_options, looking, node, own }: Self::Arguments,
+        Options { sequential, check, task_option, looking, node, own }: Self::Arguments,
     ) -> Result<Prepared, Failure> {
         node.apply()?;
         looking.check()?;
-        let workflow = Workflow::new(P::tasks()).map_err(Failure::failed)?.task_options(&task_options);
+        let workflow = Workflow::new(P::tasks()).map_err(Failure::failed)?.task_options(&task_option);
         let workflow =
             workflow.map_err(|error| Failure::usage(format!("--task-option {error}")))?.sequential();
         let arguments = P::arguments(own)?;
@@ -260,7 +260,7 @@ impl<P: Command> taskwork_cli::Program for CommandLine<P> {
             return Ok(Prepared::at_once(P::show(output.map_err(Failure::failed)?)));
         }
         let options = RunOptions::default().checked(check).observe(looking.observe());
-        let job = Main::<P>::job_with(arguments, options.task_options(task_options));
+        let job = Main::<P>::job_with(arguments, options.task_options(task_option));
         let display = looking.display();
         Ok(Prepared::watched("main", job, display, move |report| {
             let observation = Main::<P>::observed(&report).unwrap_or_default();

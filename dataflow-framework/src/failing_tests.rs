@@ -341,7 +341,7 @@ impl Program for Timeouts {
         tasks![has_timeout, nested_has_timeout].to_vec()
     }
 
-    fn run(_: &()) -> Result<[bool; 2], Box<dyn std::error::Error + Send + Sync>> {
+    fn run((): &()) -> Result<[bool; 2], Box<dyn std::error::Error + Send + Sync>> {
         Ok([*has_timeout().get()?, *nested_has_timeout().get()?])
     }
 }

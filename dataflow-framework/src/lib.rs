@@ -153,6 +153,7 @@ mod program;
 mod task;
 mod task_options;
 mod options;
+mod settings;
 mod value;
 mod spilled;
 mod size;
@@ -205,14 +206,15 @@ pub use self::{
     cluster::{Main, Program, Returned, RunOptions},
     failure::Failure,
     figures::Figures,
-    file::{File, Run, set_work_dir},
+    file::{File, Run},
     isolated::serve_isolated,
-    node::{once_token, set_store, time_left},
+    node::{once_token, time_left},
     options::{OnFailure, Options},
     program::{
         Data, Group, Observe, PublishError, Reduction, Ref, RefMut, Workflow, WorkflowError, barrier,
-        commute, group, reduce, set_publish_dir, surroundings as flow, wait_any,
+        commute, group, reduce, surroundings as flow, wait_any,
     },
+    settings::Settings,
     task::{DuplicateTaskName, TaskDef, Tasks},
     value::Datum,
 };

@@ -3,8 +3,8 @@
 use std::panic::catch_unwind;
 
 use crate::{
-    Data, Failure, Workflow, WorkflowError, barrier, failure::Failed, flow, group, program::Flow, reduce,
-    task, tasks,
+    Data, Failure, Settings, Workflow, WorkflowError, barrier, failure::Failed, flow, group, program::Flow,
+    reduce, task, tasks,
 };
 
 /// Runs a program whose calls run immediately.
@@ -329,4 +329,19 @@ fn plain_call_runs_the_function() {
     let mut plain = 1;
     increment::now(&mut plain, 5);
     assert_eq!(plain, 6);
+}
+
+#[test]
+fn invalid_setting_fails_run_with_reason() {
+    let workflow = || Workflow::new(table()).expect("no two tasks have one name");
+    for (workflow, expected) in [
+        (workflow().workers(0), "the number of workers, 0, is not between 1 and 1024"),
+        (workflow().calls_ahead_max(0), "unfinished calls, 0, is not at least 1"),
+        (workflow().store(0), "a store of 0 bytes holds nothing"),
+        (workflow().settings(Settings::default().store(0)), "a store of 0 bytes holds nothing"),
+        (workflow().settings(Settings::default().publish_dir("/no/folder")), "/no/folder: "),
+    ] {
+        let error = workflow.run(|| Ok::<_, Failure>(())).expect_err(expected).to_string();
+        assert!(error.contains(expected), "{error}");
+    }
 }

@@ -9,7 +9,7 @@ use std::{
 };
 
 use dataflow_framework::{
-    Data, Failure, File, Main, Program, TaskDef, Workflow, WorkflowError, serve_isolated, set_work_dir, task,
+    Data, Failure, File, Main, Program, Settings, TaskDef, Workflow, WorkflowError, serve_isolated, task,
     tasks,
 };
 
@@ -164,7 +164,7 @@ fn isolated_task_unknown_to_its_process_fails() -> Result<(), Error> {
 
 fn isolated_crash_fails_only_its_call() -> Result<(), Error> {
     let place = tempfile::tempdir()?;
-    set_work_dir(place.path());
+    Settings::default().work_dir(place.path()).apply()?;
     workflow().run(|| {
         let number = Data::new(3);
         for (how, expected) in [

@@ -4,8 +4,7 @@
 use std::{error::Error, fs, sync::Mutex};
 
 use dataflow_framework::{
-    Array, Data, Failure, Main, Program, TaskDef, Workflow, WorkflowError, set_store, set_work_dir, task,
-    tasks,
+    Array, Data, Failure, Main, Program, Settings, TaskDef, Workflow, WorkflowError, task, tasks,
 };
 
 type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
@@ -94,7 +93,7 @@ fn expected(parts: u64, length: usize) -> Result<u64> {
 fn store_of_1_mib_handles_100_mib() -> Result<()> {
     let _alone = ONE_AT_A_TIME.lock();
     let place = tempfile::tempdir()?;
-    set_work_dir(place.path());
+    Settings::default().work_dir(place.path()).apply()?;
     // 400 parts of 256 KiB.
     let expected = expected(400, 32 << 10)?;
     let small = || Workflow::new(table()).map(|workflow| workflow.store(MIB));
@@ -109,8 +108,7 @@ fn store_of_1_mib_handles_100_mib() -> Result<()> {
 fn nodes_with_small_stores_hold_data_together() -> Result<()> {
     let _alone = ONE_AT_A_TIME.lock();
     let place = tempfile::tempdir()?;
-    set_work_dir(place.path());
-    set_store(MIB);
+    Settings::default().work_dir(place.path()).store(MIB).apply()?;
     let expected = expected(100, 8 << 10)?;
     for nodes in [1, 3] {
         let report = Main::<Sum>::job((100, 8 << 10)).nodes(nodes).run()?;
@@ -135,8 +133,7 @@ fn nodes_with_small_stores_hold_data_together() -> Result<()> {
 fn large_data_moves_between_nodes_as_files() -> Result<()> {
     let _alone = ONE_AT_A_TIME.lock();
     let place = tempfile::tempdir()?;
-    set_work_dir(place.path());
-    set_store(1 << 30);
+    Settings::default().work_dir(place.path()).store(1 << 30).apply()?;
     // Four parts of 24 MiB on three nodes.
     let expected = expected(4, 3 << 20)?;
     let report = Main::<Sum>::job((4, 3 << 20)).nodes(3).run()?;
@@ -165,10 +162,9 @@ fn unwritable_spill_directory_fails_program() -> Result<()> {
     let place = tempfile::tempdir()?;
     let wrong = place.path().join("file");
     fs::write(&wrong, "")?;
-    set_work_dir(&wrong);
-    set_store(MIB);
+    Settings::default().work_dir(&wrong).store(MIB).apply()?;
     let report = Main::<Sum>::job((100, 8 << 10)).nodes(2).run();
-    set_work_dir(place.path());
+    Settings::default().work_dir(place.path()).apply()?;
     let error = Main::<Sum>::returned(&report?).expect_err("there is no room").to_string();
     assert!(error.contains("its output cannot be stored: data takes 1."), "{error}");
     assert!(error.contains(&format!("{}: no files can be kept there", wrong.display())), "{error}");

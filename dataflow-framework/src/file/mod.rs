@@ -19,16 +19,17 @@ use std::{
 
 use taskwork::OutputFile;
 
+pub use self::run::Run;
 #[cfg(feature = "cli")]
 pub(crate) use self::work_dir::remove_work_dir;
+pub(crate) use self::work_dir::set_work_dir;
 pub(crate) use self::work_dir::{Folder, VARIABLE as WORK_DIR_VARIABLE};
-pub use self::{run::Run, work_dir::set_work_dir};
 
 /// Data stored as a file, which tasks read through its path and rewrite.
 ///
 /// Each `File` is a separate file, under its name, in a directory of its own. No other `File` has that path, so a
 /// task that takes `&mut File` may modify its file in any way, and a task that takes `&File` may pass the path to any
-/// reader. The file is removed when the `File` is dropped. [`set_work_dir`] sets the place of the directories.
+/// reader. The file is removed when the `File` is dropped. [`Settings::work_dir`](crate::Settings::work_dir) sets the place of the directories.
 ///
 /// A file is handled like other data: it is sent to the nodes that need it, under another path; it is copied when a
 /// task updates it while others read the previous version; it is recomputed if it is lost. Only its name, its content

@@ -33,16 +33,10 @@ fn state() -> MutexGuard<'static, State> {
     STATE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Sets the directory in which this process keeps its [`File`](crate::File)s. Each one has a directory of its own,
-/// which is removed with it. Existing files stay where they are.
-///
-/// The default is the environment variable `DATAFLOW_WORK_DIR`, or else the system's directory for temporary files.
-/// The directory is created if it does not exist. A process that is killed, or that exits while its tasks run, leaves
-/// its files behind; the next process that uses the same directory removes them. Creating a file takes about 10 µs in
-/// memory (`tmpfs`), and up to 1 ms on a disk.
-pub fn set_work_dir(directory: impl Into<PathBuf>) {
+/// See [`Settings::work_dir`](crate::Settings::work_dir).
+pub(crate) fn set_work_dir(directory: PathBuf) {
     let mut state = state();
-    state.place = Some(directory.into());
+    state.place = Some(directory);
     state.current = Weak::new();
     state.is_swept = false;
 }

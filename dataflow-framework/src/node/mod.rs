@@ -30,6 +30,7 @@ mod store;
 mod store_tests;
 mod waits;
 
+pub(crate) use self::room::set_store;
 pub(crate) use self::{
     answers::Answer,
     attempt::run_here,
@@ -44,4 +45,4 @@ pub(crate) use self::{
     store::Store,
     waits::Given,
 };
-pub use self::{deadline::time_left, once::once_token, room::set_store};
+pub use self::{deadline::time_left, once::once_token};

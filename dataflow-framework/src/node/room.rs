@@ -16,22 +16,8 @@ static SET: AtomicU64 = AtomicU64::new(0);
 /// The number of stores that share the memory of the machine.
 static SHARING: AtomicU64 = AtomicU64::new(0);
 
-/// Sets the memory limit for the data of a job on each node of this process, in bytes. Nodes that have already joined
-/// a job keep their limit.
-///
-/// Data is counted by its encoded size, so its values may take more memory, such as small numbers that are stored as
-/// large ones. Memory that tasks and the program allocate for themselves is not counted, and neither is the output of
-/// a running call. Beyond the limit, copies that other nodes have are dropped, and other data is moved to files
-/// ([`set_work_dir`](crate::set_work_dir)) and read when it is needed. If the inputs of a call exceed the limits of all
-/// nodes, the call waits for a node with a larger limit; in a program that runs in one process, it fails.
-///
-/// Without this setting the limit is the environment variable `DATAFLOW_STORE`, such as `4GiB`, or half of the memory
-/// of the machine or of its control group. The nodes of a process share that half.
-///
-/// # Panics
-/// If it is 0.
-pub fn set_store(bytes: u64) {
-    assert!(bytes > 0, "a store of no bytes holds nothing");
+/// See [`Settings::store`](crate::Settings::store).
+pub(crate) fn set_store(bytes: u64) {
     SET.store(bytes, Relaxed);
 }
 

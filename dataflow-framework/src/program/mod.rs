@@ -22,13 +22,14 @@ pub use self::{
     data::{Data, Ref, RefMut, wait_any},
     group::{Group, barrier, group},
     observing::Observe,
-    publish::{PublishError, set_publish_dir},
+    publish::PublishError,
     reduce::{Reduction, reduce},
     workflow::{Workflow, WorkflowError},
 };
 pub(crate) use self::{
     engine::{Engine, Others, Stopped},
     flow::{CallsOfTasks, Flow},
+    publish::set_publish_dir,
     records::entries,
     workflow::CALLS_AHEAD_MAX,
 };

@@ -14,13 +14,8 @@ use crate::{failure::Failure, file::File};
 /// The only folder into which programs may publish files, if it is restricted.
 static FOLDER: Mutex<Option<PathBuf>> = Mutex::new(None);
 
-/// Restricts the files that programs of this process publish to this folder and the folders below it. Symbolic links
-/// that lead out of it are refused. By default programs may write wherever the user of the process may.
-///
-/// # Errors
-/// If the folder does not exist.
-pub fn set_publish_dir(folder: impl AsRef<Path>) -> io::Result<()> {
-    let folder = folder.as_ref();
+/// See [`Settings::publish_dir`](crate::Settings::publish_dir).
+pub(crate) fn set_publish_dir(folder: &Path) -> io::Result<()> {
     let canonical = fs::canonicalize(folder)?;
     if !canonical.is_dir() {
         return Err(io::Error::new(io::ErrorKind::NotADirectory, "it is not a folder"));

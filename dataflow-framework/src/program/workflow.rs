@@ -20,6 +20,7 @@ use crate::{
     figures::Figures,
     isolated,
     node::{Crew, Room, Store},
+    settings::Settings,
     task::{DuplicateTaskName, TaskDef, Tasks},
 };
 
@@ -33,10 +34,12 @@ const WORKERS_MAX: usize = 1024;
 #[must_use = "it is run by `run`"]
 pub struct Workflow {
     tasks: Tasks,
-    workers: usize,
+    /// `None` if the program runs each call itself.
+    workers: Option<usize>,
     calls_ahead_max: usize,
     store_bytes: Option<u64>,
     is_checked: bool,
+    settings: Settings,
 }
 
 /// The failure of a program.
@@ -46,9 +49,9 @@ pub enum WorkflowError {
     /// The table of the program's tasks is invalid.
     #[error(transparent)]
     Tasks(#[from] DuplicateTaskName),
-    /// A changed option of a task is invalid.
+    /// A setting, or a changed option of a task, is invalid.
     #[error("{0}")]
-    TaskOption(String),
+    Setting(String),
     /// The thread of a worker could not be started.
     #[error("no thread could be started: {0}")]
     Thread(#[source] io::Error),
@@ -72,28 +75,27 @@ impl Workflow {
     /// # Errors
     /// Fails if two tasks have the same name.
     pub fn new(tasks: impl IntoIterator<Item = &'static TaskDef>) -> Result<Self, WorkflowError> {
-        let workers = thread::available_parallelism().map_or(1, NonZero::get);
+        let workers = Some(thread::available_parallelism().map_or(1, NonZero::get).min(WORKERS_MAX));
         let tasks = Tasks::new(tasks)?;
-        Ok(Self { tasks, workers, calls_ahead_max: CALLS_AHEAD_MAX, store_bytes: None, is_checked: false })
+        Ok(Self {
+            tasks,
+            workers,
+            calls_ahead_max: CALLS_AHEAD_MAX,
+            store_bytes: None,
+            is_checked: false,
+            settings: Settings::default(),
+        })
     }
 
     /// Sets the number of workers, from 1 to 1024.
-    ///
-    /// # Panics
-    /// Panics if the number is out of range.
-    pub fn workers(mut self, workers: usize) -> Self {
-        assert!(
-            (1..=WORKERS_MAX).contains(&workers),
-            "the number of workers, {workers}, is not between 1 and {WORKERS_MAX}"
-        );
-        self.workers = workers;
-        self
+    pub fn workers(self, workers: usize) -> Self {
+        Self { workers: Some(workers), ..self }
     }
 
     /// Runs each call immediately where the program makes it, as if the tasks were plain functions: for tests,
     /// and for debugging. The results are the same.
     pub fn sequential(mut self) -> Self {
-        self.workers = 0;
+        self.workers = None;
         self
     }
 
@@ -106,24 +108,21 @@ impl Workflow {
 
     /// Sets the maximum number of unfinished calls, by default 100,000. A program at this limit waits. Each
     /// call takes a few hundred bytes plus its arguments.
-    ///
-    /// # Panics
-    /// Panics if the number is 0.
     pub fn calls_ahead_max(mut self, calls: usize) -> Self {
-        assert!(calls > 0, "the maximum number of unfinished calls must be at least 1");
         self.calls_ahead_max = calls;
         self
     }
 
     /// Sets the maximum memory for the data of the program, in bytes; unlimited by default. Data beyond it is
-    /// moved to files, and read when needed; [`set_store`](crate::set_store) defines the memory that counts.
-    ///
-    /// # Panics
-    /// Panics if the number is 0.
+    /// moved to files, and read when needed; [`Settings::store`] defines the memory that counts.
     pub fn store(mut self, bytes: u64) -> Self {
-        assert!(bytes > 0, "the size of the store must be at least 1 byte");
         self.store_bytes = Some(bytes);
         self
+    }
+
+    /// Applies settings to this process before the program starts.
+    pub fn settings(self, settings: Settings) -> Self {
+        Self { settings, ..self }
     }
 
     /// Changes options of tasks, such as `align.retry=5`: they replace those of the attribute and of the calls.
@@ -131,7 +130,7 @@ impl Workflow {
     /// # Errors
     /// Fails if there is no such task or option, or the value is invalid.
     pub fn task_options(mut self, given: &[String]) -> Result<Self, WorkflowError> {
-        self.tasks.change(given).map_err(WorkflowError::TaskOption)?;
+        self.tasks.change(given).map_err(WorkflowError::Setting)?;
         Ok(self)
     }
 
@@ -140,8 +139,8 @@ impl Workflow {
     ///
     /// # Errors
     /// Fails if the program returns an error; if a call has failed and the program has received neither its
-    /// failure nor one of data that depends on it from [`Data::get`](crate::Data::get); or if a thread cannot
-    /// be started.
+    /// failure nor one of data that depends on it from [`Data::get`](crate::Data::get); if a thread cannot be
+    /// started; or if a setting is invalid.
     ///
     /// # Panics
     /// Panics if the program panics.
@@ -169,7 +168,10 @@ impl Workflow {
         if isolated::is_child() {
             return Err(WorkflowError::Isolated);
         }
-        let Self { tasks, workers, calls_ahead_max, store_bytes, is_checked } = self;
+        self.check_settings().map_err(WorkflowError::Setting)?;
+        let Self { tasks, workers, calls_ahead_max, store_bytes, is_checked, settings } = self;
+        settings.apply().map_err(|error| WorkflowError::Setting(error.to_string()))?;
+        let workers = workers.unwrap_or(0);
         let queue = Arc::default();
         let store = store_bytes.map_or_else(Store::default, |bytes| Store::limited(Room::Bytes(bytes)));
         let tasks = Arc::new(tasks);
@@ -202,6 +204,21 @@ impl Workflow {
                 }
             }
         }
+    }
+}
+
+impl Workflow {
+    fn check_settings(&self) -> Result<(), String> {
+        if let Some(workers) = self.workers.filter(|workers| !(1..=WORKERS_MAX).contains(workers)) {
+            return Err(format!("the number of workers, {workers}, is not between 1 and {WORKERS_MAX}"));
+        }
+        if self.calls_ahead_max == 0 {
+            return Err("the maximum number of unfinished calls, 0, is not at least 1".to_owned());
+        }
+        if self.store_bytes == Some(0) {
+            return Err("a store of 0 bytes holds nothing".to_owned());
+        }
+        Ok(())
     }
 }
 
