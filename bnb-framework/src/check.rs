@@ -13,7 +13,7 @@ use crate::{
     cost::Cost as _,
     mistake::{contradicts, panic_text, state_text},
     problem::Problem,
-    tree::{COUNT_MAX, Children, Tree},
+    tree::{COUNT_MAX, Children, Step as _, StepOf, Tree, is_in_place},
 };
 
 /// The number of walks from the root, and the maximum number of states that they visit together.
@@ -56,7 +56,7 @@ impl Error for Mistake {}
 /// - a [`branch`](Tree::branch) that returns other children the second time;
 /// - a [`split`](Children::split) after which a child is missing, or there twice; a wrong
 ///   [`count`](Children::count), [`is_empty`](Children::is_empty) or [`is_single`](Children::is_single);
-/// - a [`descend`](Children::descend) or [`ascend`](Children::ascend) that disagrees with [`next`](Children::next);
+/// - a [`descend`](crate::InPlace::descend) or [`ascend`](crate::InPlace::ascend) that disagrees with [`next`](Children::next);
 /// - a panic, with its state;
 /// - siblings out of order if [`WORST_LAST`](Problem::WORST_LAST) is set.
 ///
@@ -270,7 +270,7 @@ fn check_branch<T: Tree>(tree: &T, sent_tree: &T, state: &T::State) -> Result<Ve
 
 /// Checks that children in place are those that `next` returns.
 fn check_in_place<P: Problem>(problem: &P, state: &P::State) -> Result<(), String> {
-    if !P::Children::IN_PLACE {
+    if !is_in_place::<P>() {
         return Ok(());
     }
     // A state in place may keep unused data, so its results are compared, not its content.
@@ -287,7 +287,7 @@ fn check_in_place<P: Problem>(problem: &P, state: &P::State) -> Result<(), Strin
     let (mut moving, mut moves) = (parent.clone(), left.clone());
     for number in 0..CHILDREN_MAX {
         let next = left.next(problem, &parent);
-        let descends = moves.descend(problem, &mut moving);
+        let descends = StepOf::<P>::descend(&mut moves, problem, &mut moving);
         let Some(mut child) = next else {
             return if descends {
                 Err(format!("descend() finds child {number}, and next() does not"))
@@ -304,7 +304,7 @@ fn check_in_place<P: Problem>(problem: &P, state: &P::State) -> Result<(), Strin
                 "child {number} is {by_next} by next(), but {in_place} by descend(), after ascend() from those before"
             ));
         }
-        moves.ascend(problem, &mut moving);
+        StepOf::<P>::ascend(&moves, problem, &mut moving);
     }
     Ok(())
 }

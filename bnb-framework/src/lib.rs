@@ -108,7 +108,7 @@
 //! the tree with an [`Enumerator`].
 //! The crate `bnb-problems` contains short examples: `uts`, `nqueens` and `numerical_semigroups` count;
 //! `golomb`, `maxclique`, `knapsack`, `qap` and `flowshop` optimise. `maxclique` and `flowshop` change their
-//! state [in place](Children::IN_PLACE).
+//! state [in place](InPlace).
 //!
 #![doc = include_str!("../docs/problems.md")]
 //! # A search with a custom loop
@@ -169,5 +169,5 @@ pub use crate::{
     problem::Problem,
     solver::{End, Progress, Solved, Solver},
     submitted::SubmittedSearch,
-    tree::{COUNT_MAX, Children, Tree},
+    tree::{COUNT_MAX, Children, Copies, InPlace, Moves, Step, Tree},
 };

@@ -8,7 +8,7 @@ use std::{any::Any, panic::resume_unwind};
 
 use serde::Serialize;
 
-use crate::{cost::Cost, frontier::Frontier, problem::Problem, tree::Children};
+use crate::{cost::Cost, frontier::Frontier, problem::Problem, tree::is_in_place};
 
 /// The difference between floating-point costs that may be due to rounding, as a share of the greater one.
 const ROUNDING: f64 = 1e-9;
@@ -94,7 +94,7 @@ impl<P: Problem> Frontier<P> {
     /// If children are in place, the states above no longer know their bounds.
     pub(crate) fn compare_with_path(&self, problem: &P, cost: P::Cost) -> (Option<String>, u64) {
         let mut bounds = 0;
-        if P::Children::IN_PLACE {
+        if is_in_place::<P>() {
             return (None, bounds);
         }
         for level in (0..self.levels()).rev() {

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     enumerate::Enumerate,
     problem::Problem,
-    tree::{Children, Tree},
+    tree::{Children, InPlace, Moves, Tree},
 };
 
 /// The full tree of a given depth and breadth; a state is the path to it. The cost of a leaf is a hash of its
@@ -56,19 +56,11 @@ impl Tree for Steps {
 }
 
 impl Children<Steps> for LastSteps {
-    const IN_PLACE: bool = true;
+    type Step = Moves;
 
     fn next(&mut self, tree: &Steps, parent: &Vec<u8>) -> Option<Vec<u8>> {
         let mut child = parent.clone();
         self.descend(tree, &mut child).then_some(child)
-    }
-
-    fn descend(&mut self, _: &Steps, state: &mut Vec<u8>) -> bool {
-        self.0.next().map(|step| state.push(step)).is_some()
-    }
-
-    fn ascend(&self, _: &Steps, state: &mut Vec<u8>) {
-        state.pop();
     }
 
     fn split(&mut self, _: &Steps, _: &Vec<u8>) -> Option<Self> {
@@ -80,6 +72,16 @@ impl Children<Steps> for LastSteps {
 
     fn is_single(&self, _: &Steps, _: &Vec<u8>) -> bool {
         self.0.len() == 1
+    }
+}
+
+impl InPlace<Steps> for LastSteps {
+    fn descend(&mut self, _: &Steps, state: &mut Vec<u8>) -> bool {
+        self.0.next().map(|step| state.push(step)).is_some()
+    }
+
+    fn ascend(&self, _: &Steps, state: &mut Vec<u8>) {
+        state.pop();
     }
 }
 

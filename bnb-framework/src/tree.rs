@@ -28,42 +28,19 @@ pub trait Tree: Serialize + DeserializeOwned + Send + Sync + Sized + 'static {
 
 /// The children of a state that were not visited yet: one generator for each level of the search.
 ///
-/// Each child is a separate state, created by [`next`](Self::next) from its parent, unless
-/// [`IN_PLACE`](Self::IN_PLACE) makes the search move a single state up and down the tree.
+/// Each child is a separate state, created by [`next`](Self::next) from its parent, unless the children are
+/// [`InPlace`]: then the search moves a single state up and down the tree.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be the children of a state of `{T}`",
     note = "use `VecDeque<Self::State>`, to which a `Vec` is turned by `.into()`; or implement `Children` for a type that \
             generates one child after the other"
 )]
 pub trait Children<T: Tree>: Clone + Serialize + DeserializeOwned + Send + 'static {
-    /// Whether the search moves a single state through the tree, by [`descend`](Self::descend) and
-    /// [`ascend`](Self::ascend), instead of keeping a state for each level. This pays off if states are large
-    /// or steps are small.
-    const IN_PLACE: bool = false;
+    /// [`Copies`], or [`Moves`] for children that are [`InPlace`].
+    type Step: Step<T, Self>;
 
     /// Returns the next child in the order of visit.
     fn next(&mut self, tree: &T, parent: &T::State) -> Option<T::State>;
-
-    /// Moves a state to its next child, in the order of visit. Returns `false` and leaves the state unchanged
-    /// if no child is left.
-    fn descend(&mut self, tree: &T, state: &mut T::State) -> bool {
-        let child = self.next(tree, state);
-        child.map(|child| *state = child).is_some()
-    }
-
-    /// Moves a state from the child that was descended to last back to its parent, and undoes what the
-    /// child's [`branch`](Tree::branch) and [`bound`](crate::Problem::bound) stored in it. Only called if
-    /// [`IN_PLACE`](Self::IN_PLACE) is set.
-    ///
-    /// The next call may be any other on these children, or `ascend` on those of the level above; a copy of the
-    /// children may in between have generated all remaining ones by `next`. Data that none of these calls reads need
-    /// not be undone.
-    ///
-    /// # Panics
-    /// Panics if it is not implemented.
-    fn ascend(&self, _tree: &T, _state: &mut T::State) {
-        panic!("children that are IN_PLACE have no `ascend`");
-    }
 
     /// Splits off some of the remaining children, those visited last, for another task. Returns `None` only
     /// if no child is left.
@@ -88,7 +65,80 @@ pub trait Children<T: Tree>: Clone + Serialize + DeserializeOwned + Send + 'stat
     }
 }
 
+/// Children of a search that moves a single state through the tree instead of keeping a state for each level. This pays
+/// off if states are large or steps are small. Their [`Step`](Children::Step) is [`Moves`].
+pub trait InPlace<T: Tree>: Children<T> {
+    /// Moves a state to its next child, in the order of visit. Returns `false` and leaves the state unchanged
+    /// if no child is left.
+    fn descend(&mut self, tree: &T, state: &mut T::State) -> bool;
+
+    /// Moves a state from the child that was descended to last back to its parent, and undoes what the
+    /// child's [`branch`](Tree::branch) and [`bound`](crate::Problem::bound) stored in it.
+    ///
+    /// The next call may be any other on these children, or `ascend` on those of the level above; a copy of the
+    /// children may in between have generated all remaining ones by `next`. Data that none of these calls reads need
+    /// not be undone.
+    fn ascend(&self, tree: &T, state: &mut T::State);
+}
+
+/// The way in which a search reaches the children of a state: [`Copies`] or [`Moves`].
+pub trait Step<T: Tree, C: ?Sized>: 'static {
+    #[doc(hidden)]
+    const IS_IN_PLACE: bool;
+
+    #[doc(hidden)]
+    fn descend(children: &mut C, tree: &T, state: &mut T::State) -> bool;
+
+    #[doc(hidden)]
+    fn ascend(children: &C, tree: &T, state: &mut T::State);
+}
+
+/// Each child is a state of its own.
+#[derive(Debug)]
+pub enum Copies {}
+
+/// A single state moves through the tree ([`InPlace`]).
+#[derive(Debug)]
+pub enum Moves {}
+
+impl<T: Tree, C: Children<T>> Step<T, C> for Copies {
+    const IS_IN_PLACE: bool = false;
+
+    fn descend(_: &mut C, _: &T, _: &mut T::State) -> bool {
+        unreachable!("copies are not moved")
+    }
+
+    fn ascend(_: &C, _: &T, _: &mut T::State) {
+        unreachable!("copies are not moved")
+    }
+}
+
+#[expect(clippy::inline_always, reason = "the innermost step of the search")]
+impl<T: Tree, C: InPlace<T>> Step<T, C> for Moves {
+    const IS_IN_PLACE: bool = true;
+
+    #[inline(always)]
+    fn descend(children: &mut C, tree: &T, state: &mut T::State) -> bool {
+        children.descend(tree, state)
+    }
+
+    #[inline(always)]
+    fn ascend(children: &C, tree: &T, state: &mut T::State) {
+        children.ascend(tree, state);
+    }
+}
+
+/// The way in which a search reaches the children of a state of this tree.
+pub(crate) type StepOf<T> = <<T as Tree>::Children as Children<T>>::Step;
+
+/// Returns whether a search moves a single state through this tree.
+pub(crate) const fn is_in_place<T: Tree>() -> bool {
+    <StepOf<T> as Step<T, T::Children>>::IS_IN_PLACE
+}
+
 impl<T: Tree> Children<T> for VecDeque<T::State> {
+    type Step = Copies;
+
     fn next(&mut self, _: &T, _: &T::State) -> Option<T::State> {
         self.pop_front()
     }

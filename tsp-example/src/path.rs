@@ -7,7 +7,7 @@
 
 use std::{fmt, sync::OnceLock};
 
-use bnb_framework::{Children, Problem, Tree, picture::Picture};
+use bnb_framework::{Children, InPlace, Moves, Problem, Tree, picture::Picture};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
 use crate::{
@@ -247,23 +247,12 @@ impl<const N: usize, const W: usize> Problem for PathProblem<N, W> {
 }
 
 impl<const N: usize, const W: usize> Children<PathProblem<N, W>> for Extensions<W> {
-    const IN_PLACE: bool = true;
+    type Step = Moves;
 
     fn next(&mut self, problem: &PathProblem<N, W>, parent: &PathState<N, W>) -> Option<PathState<N, W>> {
         let mut child = parent.clone();
         self.descend(problem, &mut child).then_some(child)
     }
-
-    #[allow(clippy::inline_always, reason = "the innermost step of the search")]
-    #[inline(always)]
-    fn descend(&mut self, problem: &PathProblem<N, W>, path: &mut PathState<N, W>) -> bool {
-        let Some(place) = self.left.next() else { return false };
-        path.extend(&self.end, problem.around(self.end.last).near[place % N]);
-        true
-    }
-
-    /// Does nothing: the path up to here was not changed, and the extensions hold its end.
-    fn ascend(&self, _: &PathProblem<N, W>, _: &mut PathState<N, W>) {}
 
     fn split(&mut self, _: &PathProblem<N, W>, _: &PathState<N, W>) -> Option<Self> {
         let (all, mut away) = (self.left, self.left);
@@ -282,6 +271,19 @@ impl<const N: usize, const W: usize> Children<PathProblem<N, W>> for Extensions<
     fn is_single(&self, _: &PathProblem<N, W>, _: &PathState<N, W>) -> bool {
         self.left.len() == 1
     }
+}
+
+impl<const N: usize, const W: usize> InPlace<PathProblem<N, W>> for Extensions<W> {
+    #[allow(clippy::inline_always, reason = "the innermost step of the search")]
+    #[inline(always)]
+    fn descend(&mut self, problem: &PathProblem<N, W>, path: &mut PathState<N, W>) -> bool {
+        let Some(place) = self.left.next() else { return false };
+        path.extend(&self.end, problem.around(self.end.last).near[place % N]);
+        true
+    }
+
+    /// Does nothing: the path up to here was not changed, and the extensions hold its end.
+    fn ascend(&self, _: &PathProblem<N, W>, _: &mut PathState<N, W>) {}
 }
 
 /// Converts a city, or a position among its neighbours, to a byte.

@@ -4,7 +4,7 @@
 use std::process::ExitCode;
 
 use bnb_framework::{
-    Children, Problem, Tree,
+    Children, Copies, Problem, Tree,
     cli::{self, BuildProblem, DisplaySolution, Failure},
 };
 use serde::{Deserialize, Serialize};
@@ -110,6 +110,8 @@ impl Tree for Golomb {
 }
 
 impl Children<Golomb> for Places {
+    type Step = Copies;
+
     fn next(&mut self, _: &Golomb, parent: &Ruler) -> Option<Ruler> {
         let place = (self.next..self.end).find(|&place| parent.takes(place));
         self.next = place.map_or(self.end, |place| place + 1);

@@ -20,7 +20,7 @@
 //!
 //! As a model for your own problem: `knapsack` is the simplest, and reads files; `golomb` generates
 //! children on demand; `maxclique` and `flowshop` change one state [in
-//! place](bnb_framework::Children::IN_PLACE); `nqueens` counts.
+//! place](bnb_framework::InPlace); `nqueens` counts.
 //!
 //! # Files
 //!

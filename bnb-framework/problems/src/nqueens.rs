@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use bnb_framework::{
-    Children, Enumerate, Tree,
+    Children, Copies, Enumerate, Tree,
     cli::{self, Counts, Failure},
 };
 use serde::{Deserialize, Serialize};
@@ -54,6 +54,8 @@ impl Tree for Board {
 }
 
 impl Children<Board> for Free {
+    type Step = Copies;
+
     #[inline]
     fn next(&mut self, _: &Board, above: &Queens) -> Option<Queens> {
         let column = self.0 & self.0.wrapping_neg();

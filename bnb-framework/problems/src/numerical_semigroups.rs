@@ -9,7 +9,7 @@
 use std::process::ExitCode;
 
 use bnb_framework::{
-    Children, Enumerate, Tree,
+    Children, Copies, Enumerate, Tree,
     cli::{self, Counts, Failure},
 };
 use serde::{Deserialize, Serialize};
@@ -89,6 +89,8 @@ impl Tree for Semigroups {
 }
 
 impl Children<Semigroups> for Untried {
+    type Step = Copies;
+
     fn next(&mut self, _: &Semigroups, parent: &Semigroup) -> Option<Semigroup> {
         let generator = (self.next..self.end).find(|&number| parent.is_generator(number));
         self.next = generator.map_or(self.end, |generator| generator + 1);

@@ -4,7 +4,7 @@
 use std::{ops::Range, process::ExitCode};
 
 use bnb_framework::{
-    Children, Enumerate, Output, Tree,
+    Children, Copies, Enumerate, Output, Tree,
     cli::{self, Counts, Failure},
 };
 use serde::{Deserialize, Serialize};
@@ -238,6 +238,8 @@ impl Tree for Uts {
 }
 
 impl Children<Uts> for Numbers {
+    type Step = Copies;
+
     #[inline]
     fn next(&mut self, _: &Uts, parent: &Node) -> Option<Node> {
         self.0.next().map(|number| parent.child(number))

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! The memory of a task thus grows with the depth of the tree, not with its breadth, and a split may take states with
-//! much or with little work below them. If children are [in place](Children::IN_PLACE) there is only
+//! much or with little work below them. If children are [in place](crate::InPlace) there is only
 //! one state, that of the deepest level; the state of a level above is computed by ascending from a copy of
 //! it.
 //!
@@ -20,7 +20,7 @@ use std::{collections::VecDeque, fmt};
 use serde::{Deserialize, Serialize};
 
 pub(crate) use self::{split::Siblings, stock::Unvisited};
-use crate::tree::{Children, Tree};
+use crate::tree::{Step as _, StepOf, Tree, is_in_place};
 
 mod recursion;
 mod split;
@@ -169,12 +169,12 @@ impl<T: Tree> Frontier<T> {
         if level >= self.children.len() {
             return None;
         }
-        if !T::Children::IN_PLACE {
+        if !is_in_place::<T>() {
             return self.states.get(level).cloned();
         }
         let mut state = self.states.last()?.clone();
         for above in self.children[level..].iter().rev().skip(1) {
-            above.ascend(tree, &mut state);
+            StepOf::<T>::ascend(above, tree, &mut state);
         }
         Some(state)
     }

@@ -1,7 +1,7 @@
 //! The search itself: a recursion with frames that can be turned back into levels.
 
 use super::{Below, Frontier, Searched, Visitor};
-use crate::tree::{Children, Tree};
+use crate::tree::{Children, Step as _, StepOf, Tree, is_in_place};
 
 /// The maximum depth of the recursion before its frames are moved to the stack: small enough for any thread,
 /// regardless of the size of a state.
@@ -32,7 +32,7 @@ impl<T: Tree> Frontier<T> {
                 }
             }
             let level = self.children.len().saturating_sub(1);
-            let back = if T::Children::IN_PLACE {
+            let back = if is_in_place::<T>() {
                 self.search_in_place(tree, visitor)
             } else {
                 self.search_copying(tree, visitor)
@@ -42,7 +42,7 @@ impl<T: Tree> Frontier<T> {
                 Some(back) => {
                     // The frames were put back with the deepest first.
                     self.children[level..].reverse();
-                    if !T::Children::IN_PLACE {
+                    if !is_in_place::<T>() {
                         self.states[level..].reverse();
                     }
                     if back == Back::Paused {
@@ -86,7 +86,7 @@ impl<T: Tree> Frontier<T> {
         if back == Back::Done {
             self.forget(level);
             if let Some(above) = self.children.last() {
-                above.ascend(tree, &mut here);
+                StepOf::<T>::ascend(above, tree, &mut here);
                 self.states.push(here);
             }
         } else {
@@ -172,19 +172,19 @@ impl<T: Tree, V: Visitor<T>> Recursion<'_, T, V> {
     #[expect(clippy::inline_always, reason = "part of the frame that owns the children")]
     #[inline(always)]
     fn each_in_place(&mut self, here: &mut T::State, left: &mut T::Children, depth: u32) -> Back {
-        while left.descend(self.tree, here) {
+        while StepOf::<T>::descend(left, self.tree, here) {
             let back = match self.visitor.visit(self.tree, here) {
                 Below::Open => self.below_in_place(here, depth + 1),
                 Below::Nothing => Back::Childless,
                 Below::NothingAndPause => Back::ChildlessAndPaused,
                 Below::NothingNorAfter => {
-                    left.ascend(self.tree, here);
+                    StepOf::<T>::ascend(left, self.tree, here);
                     break;
                 }
             };
             // Otherwise the frontier's state is that of the deepest level.
             if matches!(back, Back::Done | Back::Childless | Back::ChildlessAndPaused) {
-                left.ascend(self.tree, here);
+                StepOf::<T>::ascend(left, self.tree, here);
             }
             let back = if back == Back::Childless { self.after_childless() } else { back };
             if back != Back::Done {

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 
 use super::{Frontier, Place};
-use crate::tree::{Children, Tree};
+use crate::tree::{Children, Step as _, StepOf, Tree, is_in_place};
 
 /// States of one level that were not visited yet.
 #[derive(Debug)]
@@ -29,7 +29,7 @@ impl<T: Tree> Frontier<T> {
             return Some(away);
         }
         let half = (self.children.len().saturating_sub(self.spent)).div_ceil(2);
-        let levels_max = if T::Children::IN_PLACE { 1 } else { levels_max.min(half) };
+        let levels_max = if is_in_place::<T>() { 1 } else { levels_max.min(half) };
         let mut away = Self::nothing();
         let mut level = self.spent;
         while level < self.children.len() && away.children.len() < levels_max {
@@ -111,8 +111,8 @@ impl<T: Tree> Frontier<T> {
                 return self.split_next_roots(depth_max, wanted);
             }
             level -= 1;
-            if T::Children::IN_PLACE {
-                self.children[level].ascend(tree, &mut parent);
+            if is_in_place::<T>() {
+                StepOf::<T>::ascend(&self.children[level], tree, &mut parent);
             } else {
                 parent = self.states[level].clone();
             }

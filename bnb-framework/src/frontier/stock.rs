@@ -3,7 +3,7 @@
 use super::Frontier;
 use crate::{
     problem::Problem,
-    tree::{COUNT_MAX, Children, Tree},
+    tree::{COUNT_MAX, Children, Step as _, StepOf, Tree, is_in_place},
 };
 
 /// An unvisited part of an abandoned search.
@@ -93,7 +93,7 @@ impl<T: Tree> Frontier<T> {
     where
         T: Problem,
     {
-        if !T::Children::IN_PLACE {
+        if !is_in_place::<T>() {
             let mut best = None;
             if !self.children.is_empty() {
                 best = Some(problem.quick_bound(&mut self.state_above_all(problem)?, None)?);
@@ -138,12 +138,12 @@ impl<T: Tree> Frontier<T> {
         self.roots.iter().for_each(|root| tell(Unvisited::State(&mut root.clone())));
         let Some(mut parent) = self.states.last().cloned() else { return };
         for (level, children) in self.children.iter().enumerate().rev() {
-            if !T::Children::IN_PLACE {
+            if !is_in_place::<T>() {
                 parent.clone_from(&self.states[level]);
             }
             let is_very_large = children.count(tree, &parent) >= COUNT_MAX;
             let mut left = children.clone();
-            match (is_very_large, T::Children::IN_PLACE) {
+            match (is_very_large, is_in_place::<T>()) {
                 (true, false) => tell(Unvisited::Below(&mut parent)),
                 // A state that was ascended to may no longer know its bound.
                 (true, true) => tell(Unvisited::Below(&mut tree.root())),
@@ -153,14 +153,14 @@ impl<T: Tree> Frontier<T> {
                     }
                 }
                 (false, true) => {
-                    while left.descend(tree, &mut parent) {
+                    while StepOf::<T>::descend(&mut left, tree, &mut parent) {
                         tell(Unvisited::State(&mut parent));
-                        left.ascend(tree, &mut parent);
+                        StepOf::<T>::ascend(&left, tree, &mut parent);
                     }
                 }
             }
-            if T::Children::IN_PLACE && level > 0 {
-                self.children[level - 1].ascend(tree, &mut parent);
+            if is_in_place::<T>() && level > 0 {
+                StepOf::<T>::ascend(&self.children[level - 1], tree, &mut parent);
             }
         }
     }

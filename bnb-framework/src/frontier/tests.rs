@@ -6,7 +6,10 @@ use proptest::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use super::{recursion::RECURSION_MAX, *};
-use crate::testing::{Paths, Steps};
+use crate::{
+    testing::{Paths, Steps},
+    tree::{Children, InPlace, Moves},
+};
 
 /// Records the states in the order of their visit, and pauses on demand.
 struct Notes<'a> {
@@ -144,13 +147,23 @@ impl Tree for Large {
 }
 
 impl Children<Large> for LargeChildren {
-    const IN_PLACE: bool = true;
+    type Step = Moves;
 
     fn next(&mut self, tree: &Large, parent: &Counted) -> Option<Counted> {
         let mut child = parent.clone();
         self.descend(tree, &mut child).then_some(child)
     }
 
+    fn split(&mut self, _: &Large, _: &Counted) -> Option<Self> {
+        None
+    }
+
+    fn count(&self, _: &Large, _: &Counted) -> u64 {
+        self.0.into()
+    }
+}
+
+impl InPlace<Large> for LargeChildren {
     fn descend(&mut self, _: &Large, state: &mut Counted) -> bool {
         let Some(left) = self.0.checked_sub(1) else { return false };
         self.0 = left;
@@ -160,14 +173,6 @@ impl Children<Large> for LargeChildren {
 
     fn ascend(&self, _: &Large, state: &mut Counted) {
         state.0.pop();
-    }
-
-    fn split(&mut self, _: &Large, _: &Counted) -> Option<Self> {
-        None
-    }
-
-    fn count(&self, _: &Large, _: &Counted) -> u64 {
-        self.0.into()
     }
 }
 

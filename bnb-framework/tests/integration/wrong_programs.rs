@@ -5,8 +5,8 @@
 use std::{collections::VecDeque, ops::Range};
 
 use bnb_framework::{
-    Children, Collect, Goal, NotNan, OrderedFloat, Problem, Replicable, Solver, Strategy, Tree, check,
-    sequential,
+    Children, Collect, Goal, InPlace as Steps, Moves, NotNan, OrderedFloat, Problem, Replicable, Solver,
+    Strategy, Tree, check, sequential,
 };
 use serde::{Deserialize, Serialize};
 
@@ -338,25 +338,11 @@ impl Tree for Digits {
 }
 
 impl Children<Digits> for Left {
-    const IN_PLACE: bool = true;
+    type Step = Moves;
 
     fn next(&mut self, tree: &Digits, parent: &Path) -> Option<Path> {
         let mut child = parent.clone();
         self.descend(tree, &mut child).then_some(child)
-    }
-
-    fn descend(&mut self, _: &Digits, path: &mut Path) -> bool {
-        let Some(digit) = self.digits.next() else { return false };
-        path.digits.push(digit);
-        path.sum += u32::from(digit);
-        true
-    }
-
-    fn ascend(&self, _: &Digits, path: &mut Path) {
-        let digit = path.digits.pop().unwrap_or_default();
-        if self.wrong != InPlace::Ascend {
-            path.sum -= u32::from(digit);
-        }
     }
 
     fn split(&mut self, _: &Digits, _: &Path) -> Option<Self> {
@@ -369,6 +355,22 @@ impl Children<Digits> for Left {
 
     fn count(&self, _: &Digits, _: &Path) -> u64 {
         self.digits.len() as u64 + u64::from(self.wrong == InPlace::Count)
+    }
+}
+
+impl Steps<Digits> for Left {
+    fn descend(&mut self, _: &Digits, path: &mut Path) -> bool {
+        let Some(digit) = self.digits.next() else { return false };
+        path.digits.push(digit);
+        path.sum += u32::from(digit);
+        true
+    }
+
+    fn ascend(&self, _: &Digits, path: &mut Path) {
+        let digit = path.digits.pop().unwrap_or_default();
+        if self.wrong != InPlace::Ascend {
+            path.sum -= u32::from(digit);
+        }
     }
 }
 

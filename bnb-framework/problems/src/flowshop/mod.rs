@@ -18,7 +18,7 @@ mod time;
 
 use std::ops::RangeInclusive;
 
-use bnb_framework::{Children, Problem, Tree};
+use bnb_framework::{Children, InPlace, Moves, Problem, Tree};
 use serde::{Deserialize, Serialize};
 
 pub use self::program::{Arguments, main};
@@ -292,22 +292,11 @@ impl Tree for FlowShop {
 }
 
 impl Children<FlowShop> for Next {
-    const IN_PLACE: bool = true;
+    type Step = Moves;
 
     fn next(&mut self, shop: &FlowShop, parent: &Order) -> Option<Order> {
         let mut child = parent.clone();
         self.descend(shop, &mut child).then_some(child)
-    }
-
-    fn descend(&mut self, shop: &FlowShop, order: &mut Order) -> bool {
-        let Some((low, job)) = self.jobs.pop() else { return false };
-        order.low = low;
-        order.put(shop, job, self.at_front);
-        true
-    }
-
-    fn ascend(&self, shop: &FlowShop, order: &mut Order) {
-        order.take_back(shop, self.at_front);
     }
 
     /// Splits off the half that looks worse.
@@ -327,6 +316,19 @@ impl Children<FlowShop> for Next {
 
     fn count(&self, _: &FlowShop, _: &Order) -> u64 {
         self.jobs.len() as u64
+    }
+}
+
+impl InPlace<FlowShop> for Next {
+    fn descend(&mut self, shop: &FlowShop, order: &mut Order) -> bool {
+        let Some((low, job)) = self.jobs.pop() else { return false };
+        order.low = low;
+        order.put(shop, job, self.at_front);
+        true
+    }
+
+    fn ascend(&self, shop: &FlowShop, order: &mut Order) {
+        order.take_back(shop, self.at_front);
     }
 }
 

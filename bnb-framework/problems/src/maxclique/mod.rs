@@ -19,7 +19,7 @@ mod penalty;
 mod program;
 mod set;
 
-use bnb_framework::{Children, Goal, Problem, Tree, cli::DisplaySolution};
+use bnb_framework::{Children, Goal, InPlace, Moves, Problem, Tree, cli::DisplaySolution};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -142,34 +142,11 @@ impl<const W: usize, const WEIGHTED: bool> Tree for MaxClique<W, WEIGHTED> {
 }
 
 impl<const W: usize, const WEIGHTED: bool> Children<MaxClique<W, WEIGHTED>> for Untried<W> {
-    const IN_PLACE: bool = true;
+    type Step = Moves;
 
     fn next(&mut self, problem: &MaxClique<W, WEIGHTED>, parent: &Clique<W>) -> Option<Clique<W>> {
         let mut child = parent.clone();
         self.descend(problem, &mut child).then_some(child)
-    }
-
-    #[inline]
-    fn descend(&mut self, problem: &MaxClique<W, WEIGHTED>, clique: &mut Clique<W>) -> bool {
-        if self.next <= self.first {
-            return false;
-        }
-        self.next -= 1;
-        let (vertex, bound) = clique.listed[self.next];
-        clique.vertices.push(vertex);
-        clique.weight += problem.weights[usize::from(vertex)];
-        clique.bound = bound;
-        clique.open = self.open.common(&problem.near[usize::from(vertex)]);
-        self.open.remove(usize::from(vertex));
-        true
-    }
-
-    #[inline]
-    fn ascend(&self, problem: &MaxClique<W, WEIGHTED>, clique: &mut Clique<W>) {
-        if let Some(vertex) = clique.vertices.pop() {
-            clique.weight -= problem.weights[usize::from(vertex)];
-        }
-        clique.listed.truncate(self.end);
     }
 
     fn split(&mut self, _: &MaxClique<W, WEIGHTED>, clique: &Clique<W>) -> Option<Self> {
@@ -193,6 +170,31 @@ impl<const W: usize, const WEIGHTED: bool> Children<MaxClique<W, WEIGHTED>> for 
 
     fn count(&self, _: &MaxClique<W, WEIGHTED>, _: &Clique<W>) -> u64 {
         (self.next - self.first) as u64
+    }
+}
+
+impl<const W: usize, const WEIGHTED: bool> InPlace<MaxClique<W, WEIGHTED>> for Untried<W> {
+    #[inline]
+    fn descend(&mut self, problem: &MaxClique<W, WEIGHTED>, clique: &mut Clique<W>) -> bool {
+        if self.next <= self.first {
+            return false;
+        }
+        self.next -= 1;
+        let (vertex, bound) = clique.listed[self.next];
+        clique.vertices.push(vertex);
+        clique.weight += problem.weights[usize::from(vertex)];
+        clique.bound = bound;
+        clique.open = self.open.common(&problem.near[usize::from(vertex)]);
+        self.open.remove(usize::from(vertex));
+        true
+    }
+
+    #[inline]
+    fn ascend(&self, problem: &MaxClique<W, WEIGHTED>, clique: &mut Clique<W>) {
+        if let Some(vertex) = clique.vertices.pop() {
+            clique.weight -= problem.weights[usize::from(vertex)];
+        }
+        clique.listed.truncate(self.end);
     }
 }
 

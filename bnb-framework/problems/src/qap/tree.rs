@@ -1,6 +1,6 @@
 //! The tree: partial solutions, and the choice that is made next.
 
-use bnb_framework::{Children, Tree};
+use bnb_framework::{Children, Copies, Tree};
 use serde::{Deserialize, Serialize};
 
 use super::{Qap, dual::Dual};
@@ -124,6 +124,8 @@ impl Tree for Qap {
 }
 
 impl Children<Qap> for Next {
+    type Step = Copies;
+
     fn next(&mut self, qap: &Qap, parent: &Placing) -> Option<Placing> {
         let (low, other) = self.others.pop()?;
         let (facility, place) = if self.is_facility { (self.one, other) } else { (other, self.one) };

@@ -1,6 +1,6 @@
 //! A plain recursion over the operations of a problem: the cost of a search without any runtime.
 
-use bnb_framework::{Children as _, Problem};
+use bnb_framework::{InPlace, Problem};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Found<C> {
@@ -10,8 +10,7 @@ pub(crate) struct Found<C> {
 }
 
 /// Searches the tree of a problem depth first, with pruning, in place.
-pub(crate) fn in_place<P: Problem>(problem: &P) -> Found<P::Cost> {
-    assert!(P::Children::IN_PLACE, "children change their parent's state");
+pub(crate) fn in_place<P: Problem<Children: InPlace<P>>>(problem: &P) -> Found<P::Cost> {
     let mut search = Search { problem, found: Found { best: None, states: 0 } };
     search.visit(&mut problem.root());
     search.found
@@ -29,7 +28,7 @@ struct Search<'a, P: Problem> {
     found: Found<P::Cost>,
 }
 
-impl<P: Problem> Search<'_, P> {
+impl<P: Problem<Children: InPlace<P>>> Search<'_, P> {
     fn visit(&mut self, state: &mut P::State) -> Siblings {
         self.found.states += 1;
         let best = self.found.best;
