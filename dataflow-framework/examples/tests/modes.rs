@@ -114,3 +114,30 @@ fn display_option_that_cannot_work_is_refused() -> Result {
     }
     Ok(())
 }
+
+#[test]
+fn task_option_changes_calls_or_is_refused_with_known_names() -> Result {
+    let folder = folder()?;
+    let (_, matmul, _) = PROGRAMS[1];
+    let run = |option: &str| {
+        let more = format!("--nodes 2 --json --task-option {option}");
+        command(matmul, "--blocks 2 --size 2", &more, folder.path()).output()
+    };
+    assert!(run("multiply.retry=2")?.status.success());
+    // No node has the label, so the calls fail.
+    let failed = run("multiply.needs=blast")?;
+    let said = String::from_utf8_lossy(&failed.stderr);
+    assert!(
+        failed.status.code() == Some(1) && said.contains("task `multiply`") && said.contains("blast"),
+        "{said}"
+    );
+    for (option, expected) in [
+        ("multply.retry=2", "there is no task multply; the tasks are block, multiply, zeros"),
+        ("multiply.retri=2", "there is no option retri; the options are priority, retry"),
+    ] {
+        let refused = run(option)?;
+        let said = String::from_utf8_lossy(&refused.stderr);
+        assert!(refused.status.code() == Some(2) && said.contains(expected), "{said}");
+    }
+    Ok(())
+}
