@@ -13,7 +13,7 @@ use crate::{file::set_work_dir, node::set_store, program::set_publish_dir};
 ///
 /// # Examples
 /// ```
-/// use dataflow_framework::{Data, Failure, File, Settings, Workflow, tasks};
+/// use dataflow_framework::{File, Settings, Workflow, tasks};
 ///
 /// let folder = std::env::temp_dir().join(format!("settings-{}", std::process::id()));
 /// let settings = Settings::default().work_dir(&folder);
