@@ -12,7 +12,6 @@ use super::{
     progress::{display, display_of},
 };
 use crate::{
-    check::check,
     options::{Collect, Options, Replicable, Split, Strategy, Tolerance},
     problem::Problem,
     search::SearchTask,
@@ -81,9 +80,6 @@ pub struct SearchArguments {
         "target", "cutoff", "gap", "relative_gap", "best", "within", "within_relative",
     ])]
     no_pruning: bool,
-    /// Look for mistakes in the program at this instance instead of solving it, by random walks through its tree.
-    #[arg(help_heading = "Search", long)]
-    check: bool,
     /// Search without the runtime, by the plain sequential reference, for comparison.
     #[arg(help_heading = "Search", long, conflicts_with_all = [
         "strategy", "split", "replicable", "target", "cutoff", "gap", "relative_gap", "time_limit", "state_limit", "best", "within",
@@ -238,11 +234,6 @@ pub fn prepare<P: DisplaySolution>(
     solver: Solver<P>,
     arguments: &SearchArguments,
 ) -> Result<Prepared, Failure> {
-    if arguments.check {
-        check(solver.problem()).map_err(Failure::failed)?;
-        let text = "no mistake was found on random walks through the tree\n";
-        return Ok(Prepared::at_once(Shown::new(text, serde_json::json!({ "mistake": null }), true)));
-    }
     if arguments.sequential {
         let problem = solver.problem().clone();
         let started = Instant::now();
