@@ -83,10 +83,7 @@ fn run_prepared(
     }
     shown.print(json);
     if let (Some(dir), true) = (&state, suspended) {
-        tell(format_args!(
-            "note: the state is in {}; the same command continues from it",
-            dir.display()
-        ));
+        tell(format_args!("note: the state is in {}; the same command continues from it", dir.display()));
     } else if let (Some(dir), Some(_)) = (&state, shown.json.get("set_aside")) {
         tell(format_args!(
             "note: the tasks set aside are kept in {}; the same command retries them",
