@@ -22,7 +22,6 @@ use crate::{
 /// The options of a search.
 #[derive(Debug, Clone, Args)]
 #[group(skip)]
-#[expect(clippy::struct_excessive_bools, reason = "each is an option of the command line")]
 pub struct SearchArguments {
     /// The order in which open states are visited.
     #[arg(help_heading = "Search", long, value_enum, default_value = "depth-first")]
