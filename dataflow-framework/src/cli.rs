@@ -51,7 +51,7 @@
 //!     number * number
 //! }
 //!
-//! #[program(square)] // error: `square` is listed as a task of the program, but is no task
+//! #[program(square)] // error: `square` is listed as a task of the program, but is not a task
 //! fn of_three() -> u64 {
 //!     square(3)
 //! }
@@ -165,7 +165,11 @@ pub fn run<P: Command>(
 #[doc(hidden)]
 pub fn shown<O: Debug + Serialize>(output: &O) -> Shown {
     let json = serde_json::to_value(output).unwrap_or_else(|_| format!("{output:?}").into());
-    let text = json.as_str().map_or_else(|| format!("{output:?}"), str::to_owned);
+    let text = match &json {
+        serde_json::Value::Null => String::new(),
+        serde_json::Value::String(text) => text.clone(),
+        _ => format!("{output:?}"),
+    };
     Shown::done(text, json)
 }
 
@@ -183,7 +187,7 @@ struct Options<O: Args> {
     #[arg(long)]
     check: bool,
     /// Change an option of all calls of a task, such as align.retry=5 or "align.timeout=2 min"; may be repeated. The
-    /// options are those of the attribute `task`
+    /// names are those of the attribute `task`
     #[arg(long, value_name = "TASK.OPTION=VALUE")]
     task_option: Vec<String>,
     #[command(flatten)]
@@ -199,14 +203,15 @@ struct Options<O: Args> {
 #[group(skip)]
 struct NodeOptions {
     /// The maximum memory for the data of a job on each node, such as 4GiB; data beyond it is moved to files.
-    /// Default: half of the memory of the machine, shared by the nodes of the process
+    /// Default: half of the memory of the machine, shared by the nodes of the process. Not with submit: the nodes have their
+    /// own
     #[arg(long, value_name = "SIZE", env = "DATAFLOW_STORE", value_parser = store)]
     store: Option<u64>,
-    /// The directory for files of the node. Default: the system's directory for temporary files
+    /// The directory for files of the node. Default: the system's directory for temporary files. Not with submit
     #[arg(long, value_name = "DIR", env = "DATAFLOW_WORK_DIR")]
     work_dir: Option<PathBuf>,
     /// Let programs that run on this node publish files only into this folder and below it. Default: wherever
-    /// the user of the node may write
+    /// the user of the node may write. Not with submit
     #[arg(long, value_name = "DIR")]
     publish_to: Option<PathBuf>,
 }

@@ -26,7 +26,7 @@ use crate::{file::set_work_dir, node::set_store, program::set_publish_dir};
 /// # Ok::<(), dataflow_framework::WorkflowError>(())
 /// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-#[must_use = "they count once they are applied"]
+#[must_use = "settings have an effect only after `apply`"]
 pub struct Settings {
     pub(crate) store_bytes: Option<u64>,
     pub(crate) work_dir: Option<PathBuf>,

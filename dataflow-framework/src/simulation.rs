@@ -7,6 +7,8 @@
 
 use std::panic::resume_unwind;
 
+use serde::de::DeserializeOwned;
+
 pub use crate::{
     cluster::Given,
     core::{How, Run, Seen, Version},
@@ -14,6 +16,7 @@ pub use crate::{
 };
 use crate::{
     cluster::{Main, Program, Returned},
+    encoding::decode,
     program::Stopped,
 };
 
@@ -25,6 +28,11 @@ pub fn root<P: Program>() -> Main<P> {
 /// Returns the shared data of a job that runs a program.
 pub fn shared<A>(arguments: A) -> Given<A> {
     Given::new(arguments)
+}
+
+/// Returns the arguments in the shared data of a job that runs a program.
+pub fn arguments<A: DeserializeOwned>(shared: &[u8]) -> Option<A> {
+    decode(shared).ok().map(|given: Given<A>| given.arguments)
 }
 
 /// Returns the encoded output of a program, or the reason of its failure.

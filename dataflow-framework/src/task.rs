@@ -38,7 +38,7 @@ impl fmt::Debug for TaskDef {
 
 /// Implemented by the type that [`task`](crate::task) makes of a function.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is listed as a task of the program, but is no task",
+    message = "`{Self}` is listed as a task of the program, but is not a task",
     label = "add the attribute `#[task]` to this function"
 )]
 pub trait IsTask {

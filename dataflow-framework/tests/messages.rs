@@ -82,9 +82,9 @@ fn unserializable_type_error_names_derives() {
 #[test]
 fn unsupported_reference_error_names_replacement() {
     for (parameter, expected) in [
-        ("&[u8]", "take `&Vec<T>`, or `&[&T]` for several data"),
-        ("&mut [&u8]", "take `&Vec<T>`, or `&[&T]` for several data"),
-        ("&str", "take `&String`, or `String` by value"),
+        ("&mut [u8]", "take `&mut Vec<T>`"),
+        ("&mut [&u8]", "take `&mut Vec<T>`"),
+        ("&mut str", "take `&mut String`"),
         ("&dyn Send", "data has a type of its own, not `dyn`"),
         ("&'static u8", "leave the lifetime out"),
     ] {

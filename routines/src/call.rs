@@ -97,7 +97,10 @@ impl CallHere<'_> {
             match files.localise(self.argument.clone()) {
                 Local::Ready(argument) => return Ok(argument),
                 Local::Failed(reason) => return Err(failed(ErrorKind::Invalid, reason)),
-                Local::Later if is_abandoned() || deadline.is_some_and(|end| Instant::now() >= end.at) => {
+                Local::Later if is_abandoned() => {
+                    return Err(failed(ErrorKind::Timeout, "the call was abandoned".to_owned()));
+                }
+                Local::Later if deadline.is_some_and(|end| Instant::now() >= end.at) => {
                     let reason = "the resources of the call have not arrived in time".to_owned();
                     return Err(failed(ErrorKind::Timeout, reason));
                 }

@@ -40,6 +40,7 @@ const NAME_BYTES_MAX: usize = 60;
 /// The time between two states of a call by default, and its limits in seconds.
 const CHECKPOINT: Duration = Duration::from_secs(30);
 const CHECKPOINT_SECONDS: RangeInclusive<f64> = 0.1..=86_400.0;
+
 /// The maximum length of the text about a routine, in bytes, and its maximum number of tags.
 const TEXT_BYTES_MAX: usize = 4 << 10;
 const TAGS_MAX: usize = 16;

@@ -151,22 +151,29 @@ impl Service {
         let (kind, name, digest) = (package.description.kind, package.name(), package.digest.clone());
         let space = space_of(work, package)?;
         let space = checked(&installed, space, Parameters::check_space).await?;
-        let space = self.referred(space, kind).await?;
         let Some(key) = key else {
-            let order = Order { digest, key: format!("{:032x}", rand::random::<u128>()), space };
-            return Ok((self.send(order, kind, &name).await?, true));
+            let key = format!("{:032x}", rand::random::<u128>());
+            let title = job_name(&key, &space, kind, &name);
+            let space = self.referred(space, kind).await?;
+            return Ok((self.send(Order { digest, key, space }, kind, title).await?, true));
         };
-        let order = Order { digest, key: key_of(key), space };
+        let key = key_of(key);
+        // It contains the arguments of the request: a repeated one may find other contents of resources.
+        let title = job_name(&key, &space, kind, &name);
         let _one = self.submitting.lock().await;
         for entry in self.client.overview().await?.jobs {
             let Some(record) = entry.record.filter(|record| record.program == NAME) else { continue };
-            if Name::parse(&record.name).is_some_and(|its| its.key == order.key) {
+            if Name::parse(&record.name).is_some_and(|its| its.key == key) {
                 let id = entry.id.parse().map_err(|_| ServiceError::Invalid("a job has no id".to_owned()))?;
-                let is_same = record.name == job_name(&order, kind, &name);
-                return if is_same { Ok((id, false)) } else { Err(ServiceError::KeyTaken(id)) };
+                return if is_same_job(&record.name, &title, routine) {
+                    Ok((id, false))
+                } else {
+                    Err(ServiceError::KeyTaken(id))
+                };
             }
         }
-        Ok((self.send(order, kind, &name).await?, true))
+        let space = self.referred(space, kind).await?;
+        Ok((self.send(Order { digest, key, space }, kind, title).await?, true))
     }
 
     /// Replaces the names of resources in arguments by their present contents.
@@ -186,8 +193,7 @@ impl Service {
         Ok(Space::List(self.with_store(refer).await?))
     }
 
-    async fn send(&self, order: Order, kind: EntryKind, name: &str) -> Result<JobId, ServiceError> {
-        let name = job_name(&order, kind, name);
+    async fn send(&self, order: Order, kind: EntryKind, name: String) -> Result<JobId, ServiceError> {
         match kind {
             EntryKind::Function => self.send_job(Batch::job(order, name)).await,
             EntryKind::Search => self.send_job(Foreign::job(order, name)).await,
@@ -412,12 +418,21 @@ fn name_of<'a>(record: &'a JobRecord, id: &JobId) -> Result<Name<'a>, ServiceErr
     name.ok_or_else(|| ServiceError::NoJob(id.clone()))
 }
 
-fn job_name(order: &Order, kind: EntryKind, routine: &str) -> String {
+fn job_name(key: &str, space: &Space, kind: EntryKind, routine: &str) -> String {
     let calls = match kind {
-        EntryKind::Function => order.space.len().to_string(),
+        EntryKind::Function => space.len().to_string(),
         EntryKind::Search => SEARCH.to_owned(),
     };
-    format!("{routine} {} {calls} {}", order.key, order.space.digest())
+    format!("{routine} {key} {calls} {}", space.digest())
+}
+
+/// Returns whether a job has the name that a request gives it. A routine without version may have a later one by now.
+fn is_same_job(name: &str, wanted: &str, routine: &str) -> bool {
+    let (Some((of, rest)), Some((now, wanted))) = (name.split_once(' '), wanted.split_once(' ')) else {
+        return false;
+    };
+    let is_version = || of.split_once('@').is_some_and(|(name, _)| name == routine);
+    rest == wanted && (of == now || is_version())
 }
 
 /// Returns the arguments of work that is of the kind of a package.
@@ -507,20 +522,18 @@ mod tests {
 
     #[test]
     fn job_name_contains_what_gateways_need() {
-        let order =
-            Order { digest: String::new(), key: key_of("mine"), space: Space::Range { from: 3, to: 10 } };
-        let name = job_name(&order, EntryKind::Function, "pi@1");
+        let (key, space) = (key_of("mine"), Space::Range { from: 3, to: 10 });
+        let name = job_name(&key, &space, EntryKind::Function, "pi@1");
         let parsed = Name::parse(&name).unwrap();
-        assert_eq!((parsed.routine, parsed.key, parsed.calls), ("pi@1", &*order.key, Some(7)));
-        let search = job_name(&order, EntryKind::Search, "queens@1");
+        assert_eq!((parsed.routine, parsed.key, parsed.calls), ("pi@1", &*key, Some(7)));
+        let search = job_name(&key, &space, EntryKind::Search, "queens@1");
         assert_eq!(Name::parse(&search).unwrap().calls, None);
         assert_ne!(key_of("mine"), key_of("yours"));
-        let others = Order { space: Space::Range { from: 4, to: 11 }, ..order.clone() };
-        assert_ne!(
-            job_name(&others, EntryKind::Function, "pi@1"),
-            name,
-            "as many calls with other arguments"
-        );
+        let others = job_name(&key, &Space::Range { from: 4, to: 11 }, EntryKind::Function, "pi@1");
+        assert_ne!(others, name, "as many calls with other arguments");
+        let later = job_name(&key, &space, EntryKind::Function, "pi@2");
+        assert!(is_same_job(&name, &later, "pi") && is_same_job(&name, &name, "pi@1"));
+        assert!(!is_same_job(&name, &later, "pi@2") && !is_same_job(&name, &others, "pi"));
         for wrong in ["", "pi@1", "pi@1 key 7", "a night's work", &format!("{name} more")] {
             assert!(Name::parse(wrong).is_none(), "{wrong}");
         }

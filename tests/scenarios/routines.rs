@@ -120,7 +120,7 @@ impl Gateway {
     }
 
     /// Sends a request, and returns the status and the body.
-    fn ask(&self, request: &str, headers: &str, body: &str) -> (u16, String) {
+    pub(crate) fn ask(&self, request: &str, headers: &str, body: &str) -> (u16, String) {
         let mut answer = String::new();
         self.send(request, headers, body).read_to_string(&mut answer).unwrap();
         let (head, body) = answer.split_once("\r\n\r\n").unwrap();

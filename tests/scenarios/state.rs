@@ -119,7 +119,7 @@ fn repeatedly_limited_search_proves_the_same_result() {
             break found;
         }
         assert_eq!((said.code, &found["end"], &found["suspended"]), (1, &"suspended".into(), &true.into()));
-        assert!(said.err.contains("the same command goes on"), "{said:?}");
+        assert!(said.err.contains("the same command continues"), "{said:?}");
         assert!(evenings < 1000, "{said:?}");
     };
     assert_eq!(

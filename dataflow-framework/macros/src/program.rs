@@ -116,6 +116,11 @@ pub(crate) fn program(Tasks(tasks): &Tasks, mut function: ItemFn) -> Result<Toke
 fn check(signature: &Signature) -> Result<()> {
     let error = if let Some(word) = &signature.asyncness {
         Error::new(word.span(), "a program is a plain function: it waits for data by `get`")
+    } else if let Some(word) = &signature.unsafety {
+        Error::new(word.span(), "a program is a safe function")
+    } else if signature.ident == "main" {
+        let reason = "the command has the name of the function, and `main` is added: choose another name";
+        Error::new(signature.ident.span(), reason)
     } else if signature.generics.params.is_empty() {
         return Ok(());
     } else {
@@ -123,6 +128,46 @@ fn check(signature: &Signature) -> Result<()> {
     };
     Err(error)
 }
+
+/// The arguments that every program has.
+const TAKEN: [&str; 36] = [
+    "advertise",
+    "after",
+    "any_build",
+    "attempts",
+    "check",
+    "cluster",
+    "copies",
+    "deaths",
+    "exclusive",
+    "graph",
+    "insecure",
+    "json",
+    "log",
+    "log_every",
+    "name",
+    "nodes",
+    "publish_to",
+    "quiet",
+    "require",
+    "sequential",
+    "state",
+    "store",
+    "summary",
+    "by_task",
+    "task_option",
+    "trace",
+    "wait",
+    "weight",
+    "work_dir",
+    "workers",
+    "zk",
+    "zk_auth",
+    "zk_give_up",
+    "zk_tls_ca",
+    "zk_tls_cert",
+    "zk_tls_key",
+];
 
 impl Argument {
     /// Reads a parameter, and takes its attributes away.
@@ -133,16 +178,21 @@ impl Argument {
         let Pat::Ident(pattern) = &*parameter.pat else {
             return Err(Error::new(parameter.pat.span(), "an argument of a program needs a name"));
         };
+        if TAKEN.iter().any(|taken| pattern.ident == taken) {
+            let reason = format!("every program has an option `{}`: choose another name", pattern.ident);
+            return Err(Error::new(pattern.ident.span(), reason));
+        }
         let of = (*parameter.ty).clone();
         if let Type::Reference(reference) = ungrouped(&of) {
             let reason = "a program owns its arguments: take `String` for `&str`, `Vec<T>` for `&[T]`";
             return Err(Error::new(reference.span(), reason));
         }
+        let is_flag =
+            matches!(ungrouped(&of), Type::Path(TypePath { qself: None, path }) if path.is_ident("bool"));
         let mut attributes = std::mem::take(&mut parameter.attrs);
         for attribute in attributes.iter_mut().filter(|attribute| attribute.path().is_ident("arg")) {
-            expand_default(attribute)?;
+            expand_default(attribute, is_flag)?;
         }
-        let is_flag = matches!(&of, Type::Path(TypePath { qself: None, path }) if path.is_ident("bool"));
         if is_flag && !attributes.iter().any(|attribute| attribute.path().is_ident("arg")) {
             attributes.push(parse_quote!(#[arg(long)]));
         }
@@ -151,15 +201,23 @@ impl Argument {
 }
 
 /// Replaces `default = 20` by the words of clap for an option with a default.
-fn expand_default(attribute: &mut Attribute) -> Result<()> {
+fn expand_default(attribute: &mut Attribute, is_flag: bool) -> Result<()> {
     let Meta::List(list) = &mut attribute.meta else { return Ok(()) };
     let given = list.parse_args_with(Punctuated::<Meta, Token![,]>::parse_terminated)?;
+    if let Some(default) = given.iter().find(|meta| is_flag && meta.path().is_ident("default")) {
+        return Err(Error::new(
+            default.span(),
+            "an option without a value is false by default: leave `default` out",
+        ));
+    }
     let is_named = given.iter().any(|meta| meta.path().is_ident("long"));
     let expanded = given.iter().map(|meta| match meta {
         Meta::NameValue(pair) if pair.path.is_ident("default") => {
             let value = &pair.value;
             let long = (!is_named).then(|| quote!(long,));
-            quote!(#long default_value_t = #value)
+            let is_text = matches!(value, Expr::Lit(literal) if matches!(literal.lit, Lit::Str(_)));
+            let word = if is_text { quote!(default_value) } else { quote!(default_value_t) };
+            quote!(#long #word = #value)
         }
         other => other.to_token_stream(),
     });
@@ -224,13 +282,14 @@ mod tests {
         let made = made(
             "points, other::add",
             "/// Moves centres\n/// to their points.\n///\n/// More.\n\
-             pub fn move_all(#[arg(default = 20, short)] rounds: u32, check: bool, file: PathBuf) -> io::Result<f64> {}",
+             pub fn move_all(#[arg(default = 20, short)] rounds: u32, exact: bool, #[arg(default = \"in\")] file: PathBuf) -> io::Result<f64> {}",
         )
         .expect("it is a program");
         for expected in [
-            "pub fn move_all (rounds : u32 , check : bool , file : PathBuf)",
+            "pub fn move_all (rounds : u32 , exact : bool , file : PathBuf)",
             "# [arg (long , default_value_t = 20 , short)] rounds : u32",
-            "# [arg (long)] check : bool",
+            "# [arg (long)] exact : bool",
+            "# [arg (long , default_value = \"in\")] file : PathBuf",
             "type Arguments = (u32 , bool , PathBuf ,)",
             "type Output = f64",
             "NAME : & 'static str = \"move-all\"",

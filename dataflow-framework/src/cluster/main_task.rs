@@ -142,7 +142,7 @@ impl Output for Returned {
 /// The arguments of a program, and the changed options of its tasks: every node receives them.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Given<A> {
-    arguments: A,
+    pub(crate) arguments: A,
     task_options: Vec<String>,
 }
 

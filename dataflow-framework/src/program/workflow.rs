@@ -114,7 +114,8 @@ impl Workflow {
     }
 
     /// Sets the maximum memory for the data of the program, in bytes; unlimited by default. Data beyond it is
-    /// moved to files, and read when needed; [`Settings::store`] defines the memory that counts.
+    /// moved to files, and read when needed; [`Settings::store`] defines the memory that counts, and applies if this
+    /// is not called.
     pub fn store(mut self, bytes: u64) -> Self {
         self.store_bytes = Some(bytes);
         self
@@ -170,6 +171,7 @@ impl Workflow {
         }
         self.check_settings().map_err(WorkflowError::Setting)?;
         let Self { tasks, workers, calls_ahead_max, store_bytes, is_checked, settings } = self;
+        let store_bytes = store_bytes.or(settings.store_bytes);
         settings.apply().map_err(|error| WorkflowError::Setting(error.to_string()))?;
         let workers = workers.unwrap_or(0);
         let queue = Arc::default();

@@ -1,6 +1,7 @@
 //! `init` and `check`: the folder of a routine before it is deployed.
 
 use std::{
+    collections::HashMap,
     fs,
     io::Write as _,
     path::{Path, PathBuf},
@@ -50,8 +51,9 @@ pub(super) struct Check {
     /// The interpreter of packages with the runtime python3, version 3.9 or later.
     #[arg(long, value_name = "PROGRAM", default_value = "python3")]
     python: PathBuf,
-    /// The folder with the routines that the examples call. Default: they call no others
-    #[arg(long, value_name = "DIR", env = "ROUTINES_STORE")]
+    /// The store of the routines and resources that the examples use, a folder or a bucket. Default: they use
+    /// none.
+    #[arg(long, value_name = "STORE", env = "ROUTINES_STORE")]
     store: Option<PathBuf>,
     /// Print one JSON object.
     #[arg(long)]
@@ -182,6 +184,9 @@ fn run_example(
     valid.and_then(|()| parameters.map_or(Ok(()), |parameters| parameters.check(&json))).map_err(
         |reason| Defect::here(format!("the argument, {reason}"), "correct the example, or the parameters"),
     )?;
+    let json = host.store.refer(json, &mut HashMap::new()).map_err(|error| {
+        Defect::here(error.to_string(), "upload it with routines put, or correct the example")
+    })?;
     let argument = RawValue::from_string(json)
         .map_err(|error| Defect::here(error.to_string(), "correct the example"))?;
     let outcome = match package.description.kind {

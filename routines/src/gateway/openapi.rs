@@ -78,6 +78,8 @@ pub(super) struct Signature {
     tags: Vec<String>,
     timeout: Option<f64>,
     reuse: Option<u64>,
+    /// The time between two states of a call, in seconds.
+    checkpoint: Option<f64>,
     idempotent: bool,
     parameters: Option<Vec<Parameter>>,
     /// The JSON Schema of the result.
@@ -101,6 +103,11 @@ pub(super) struct ResourceInfo {
     digest: String,
     bytes: u64,
 }
+
+/// The bytes of a resource.
+#[derive(ToSchema)]
+#[schema(value_type = String, format = Binary)]
+pub(super) struct Content(Vec<u8>);
 
 #[derive(ToSchema)]
 pub(super) struct Resources {

@@ -15,7 +15,7 @@ use tokio::{sync::mpsc, task::spawn_blocking};
 
 use super::{
     Gateway, Lifted,
-    openapi::{Refused, ResourceInfo, Resources},
+    openapi::{Content, Refused, ResourceInfo, Resources},
     parts::Parts,
     problem::Problem,
 };
@@ -31,7 +31,7 @@ const WAITING_MAX: usize = 4;
     put,
     path = "/v1/resources/{name}",
     params(("name" = String, Path)),
-    request_body(content = Vec<u8>, content_type = "application/octet-stream"),
+    request_body(content = Content, content_type = "application/octet-stream"),
     responses((status = 200, body = ResourceInfo), Refused::<400>, Refused::<404>, Refused::<413>, Refused::<500>)
 )]
 pub(super) async fn put(
@@ -84,7 +84,7 @@ pub(super) async fn put(
     path = "/v1/resources/{name}",
     params(("name" = String, Path)),
     responses(
-        (status = 200, body = Vec<u8>, content_type = "application/octet-stream"),
+        (status = 200, body = Content, content_type = "application/octet-stream"),
         Refused::<400>, Refused::<404>, Refused::<413>, Refused::<500>,
     )
 )]

@@ -4,7 +4,7 @@
 use std::{
     collections::HashMap,
     fs::{self, Permissions},
-    io::{self, Read as _, Write as _},
+    io::{self, ErrorKind, Read as _, Write as _},
     os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
@@ -58,8 +58,11 @@ enum Entry {
     },
     /// The store was not available at this time.
     Unavailable(Instant),
-    /// There is no such content.
-    Failed(String),
+    /// A content of this name in the store cannot be used, for this reason. Others may have the same digest.
+    Failed {
+        content: String,
+        reason: String,
+    },
 }
 
 /// A file, which is not removed while there is a second reference to it.
@@ -177,13 +180,13 @@ impl Resources {
             }
             Some(Entry::Coming) => return Ok(None),
             Some(Entry::Unavailable(since)) if since.elapsed() < RETRY_PAUSE => return Ok(None),
-            Some(Entry::Failed(reason)) => {
+            Some(Entry::Failed { content, reason }) if *content == resource.content() => {
                 let reason = std::mem::take(reason);
                 // A later call asks again.
                 state.entries.remove(&resource.digest);
                 return Err(reason);
             }
-            Some(Entry::Unavailable(_)) | None => {}
+            Some(Entry::Failed { .. } | Entry::Unavailable(_)) | None => {}
         }
         state.entries.insert(resource.digest.clone(), Entry::Coming);
         drop(state);
@@ -202,7 +205,11 @@ impl Resources {
         state.accesses += 1;
         let entry = match fetched {
             Ok(Ok(file)) => Entry::Here { file: Arc::new(file), used: state.accesses },
-            Ok(Err(reason)) => Entry::Failed(reason),
+            Ok(Err(reason)) => Entry::Failed { content: resource.content(), reason },
+            Err(error) if error.kind() == ErrorKind::StorageFull => {
+                let reason = format!("resource {}: the disk of the node is full", resource.name);
+                Entry::Failed { content: resource.content(), reason }
+            }
             Err(error) => {
                 let name = &resource.name;
                 tracing::warn!(name, %error, "a resource cannot be fetched; this is tried again");

@@ -90,8 +90,8 @@ impl Packages {
             return Ok(installed);
         }
         let installed = self.get(store, &store.resolve(routine)?)?;
-        let Package { digest, .. } = &installed.package;
-        self.known().names.insert(installed.package.name(), digest.clone());
+        // Not by the name within the package, which may have been refused for a name that was taken.
+        self.known().names.insert(routine.to_owned(), installed.package.digest.clone());
         Ok(installed)
     }
 

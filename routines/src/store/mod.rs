@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | `id` | a random id; nodes with another store do not take its jobs | once |
 //! | `packages/DIGEST.tar` | the files of a package | once, by `deploy` |
+//! | `descriptions/DIGEST.toml` | the description of a package, for lists | by each `deploy`, with the same content |
 //! | `names/NAME@VERSION` | the digest of the package | once, by `deploy` |
 //! | `jobs/KEY/WRITER-NUMBER.seg` | results of a job | once, by a node |
 //! | `jobs/KEY/manifest.json` | the results that count | once, by the first reader after the end |

@@ -372,7 +372,10 @@ impl Facts {
 
     fn begin(&mut self, job: &str, attempt: u32) {
         // Needed for the first attempt only, since the shared data of a job does not change.
-        let shape = self.shared.remove(job).and_then(|bytes| taskwork::simulation::decode::<Shape>(&bytes));
+        let shape = self.shared.remove(job).and_then(|bytes| {
+            let of_workflow = || dataflow_framework::simulation::arguments(&bytes);
+            taskwork::simulation::decode::<Shape>(&bytes).or_else(of_workflow)
+        });
         if let Some(shape) = shape {
             let truth = workload::truth(&shape);
             let sizes = Sizes::of(&shape);
