@@ -170,6 +170,8 @@ pub fn shown<O: Debug + Serialize>(output: &O) -> Shown {
         serde_json::Value::String(text) => text.clone(),
         _ => format!("{output:?}"),
     };
+    // Commands add fields, such as the id of the job.
+    let json = if json.is_object() { json } else { serde_json::json!({ "output": json }) };
     Shown::done(text, json)
 }
 

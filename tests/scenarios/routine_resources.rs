@@ -2,6 +2,7 @@
 
 use std::{fs, path::Path, process::Command};
 
+use serde_json::json;
 use taskwork_tests::cluster::Running;
 
 use crate::routines::{Gateway, Site};
@@ -85,4 +86,18 @@ fn resource_reaches_calls_on_two_nodes_until_it_is_deleted() {
     let (status, left) = gateway.get("/v1/resources");
     assert_eq!((status, left["resources"].as_array().unwrap().len()), (200, 1), "{left}");
     assert_eq!(left["resources"][0], put);
+
+    // A repeated request finds its job, although the resource and the latest version have changed.
+    let submit = || {
+        let job = json!({ "routine": "reads", "arguments": [[{ "$resource": "from.command" }, 1]] });
+        let (status, answer) = gateway.post("/v1/jobs", "Idempotency-Key: again\r\n", &job);
+        (status, answer["job"].clone())
+    };
+    let (status, first) = submit();
+    assert_eq!(status, 201);
+    fs::write(&file, "other").unwrap();
+    site.cluster.json("routines", &["put", "from.command", file.to_str().unwrap()]).unwrap();
+    fs::write(folder.join("routine.toml"), text.replace("1.0", "1.1")).unwrap();
+    site.cluster.json("routines", &["deploy", folder.to_str().unwrap()]).unwrap();
+    assert_eq!(submit(), (200, first));
 }
