@@ -1,6 +1,7 @@
 //! The command line.
 
 mod develop;
+mod failures;
 mod find;
 mod serve;
 
@@ -39,11 +40,11 @@ use crate::{
     host::Host,
     mesh::{self, Direct},
     order::{Space, Work},
-    package::{Package, PackageError, is_name},
+    package::{Package, is_name},
     request,
-    resource::{Resource, ResourceError},
+    resource::Resource,
     search::{self, Foreign},
-    service::{SUCCESSFUL, Service, ServiceError},
+    service::{SUCCESSFUL, Service},
     store::{Outcome, Store, StoreError},
     wire::check_value,
 };
@@ -489,34 +490,4 @@ fn read(file: &Path) -> Result<Box<RawValue>, Failure> {
         return Err(refused(format!("it has more than {BODY_BYTES_MAX} bytes")));
     }
     serde_json::from_slice(&bytes).map_err(|error| refused(error.to_string()))
-}
-
-impl From<StoreError> for Failure {
-    fn from(error: StoreError) -> Self {
-        match error {
-            StoreError::Io { .. } | StoreError::Package(PackageError::Changed { .. }) => Self::failed(error),
-            _ => Self::usage(error),
-        }
-    }
-}
-
-impl From<ResourceError> for Failure {
-    fn from(error: ResourceError) -> Self {
-        match error {
-            ResourceError::Io(_) => Self::failed(error),
-            _ => Self::usage(error),
-        }
-    }
-}
-
-impl From<ServiceError> for Failure {
-    fn from(error: ServiceError) -> Self {
-        match error {
-            ServiceError::Client(error) => error.into(),
-            ServiceError::Store(error) => error.into(),
-            ServiceError::Resource(error) => error.into(),
-            ServiceError::Invalid(_) | ServiceError::NoJob(_) => Self::usage(error),
-            _ => Self::failed(error),
-        }
-    }
 }

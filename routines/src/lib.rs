@@ -55,6 +55,7 @@ mod batch;
 mod search;
 mod request;
 mod mesh;
+mod job_name;
 mod service;
 mod gateway;
 mod conform;

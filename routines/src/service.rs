@@ -14,12 +14,13 @@ use taskwork::{
     client::{ClientError, JobRecord, Stage},
 };
 use thiserror::Error;
-use tokio::time::sleep;
+use tokio::{task::JoinError, time::sleep};
 use utoipa::ToSchema;
 
 use crate::{
     NAME,
     batch::Batch,
+    job_name::{Name, is_same_job, job_name, key_of},
     library::{Library, Page, Query},
     mesh::{self, Ended, Spec},
     order::{Order, Space, Work},
@@ -32,12 +33,6 @@ use crate::{
     tally::Tally,
     wire::{CallError, EntryKind, ErrorKind},
 };
-
-/// The number of hexadecimal digits of a key.
-const KEY_DIGITS: usize = 32;
-
-/// The part of the name of a search, instead of the number of calls.
-const SEARCH: &str = "search";
 
 /// The maximum duration of a direct call, in addition to the time limit of its routine.
 const CALL_MAX: Duration = Duration::from_secs(60);
@@ -76,6 +71,8 @@ pub(crate) enum ServiceError {
     NoNode,
     #[error("the key was used for other calls, in job {0}: choose another one")]
     KeyTaken(JobId),
+    #[error("the request cannot be served: {0}")]
+    Unserved(JoinError),
     #[error(transparent)]
     Store(#[from] StoreError),
     #[error(transparent)]
@@ -102,24 +99,6 @@ pub(crate) struct Status {
     pub(crate) tally: Option<Tally>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) reason: Option<String>,
-}
-
-/// The parts of a job's name, from which any gateway finds its results.
-struct Name<'a> {
-    routine: &'a str,
-    key: &'a str,
-    /// The number of calls; `None` if the job is a search.
-    calls: Option<u64>,
-}
-
-impl<'a> Name<'a> {
-    fn parse(name: &'a str) -> Option<Self> {
-        let mut parts = name.split(' ');
-        let (routine, key, calls, _arguments) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
-        let is_key = key.len() == KEY_DIGITS && key.bytes().all(|byte| byte.is_ascii_hexdigit());
-        let calls = if calls == SEARCH { None } else { Some(calls.parse().ok()?) };
-        (is_key && parts.next().is_none()).then_some(Self { routine, key, calls })
-    }
 }
 
 impl Service {
@@ -272,7 +251,7 @@ impl Service {
                     store.remove(&stored);
                     content
                 };
-                blocking(read).await?.map_err(|error| not_stored(&error))
+                blocking(read).await?.map_err(not_stored)
             }
             Ended::Busy => Err(ServiceError::Busy),
             Ended::NoNode => Err(ServiceError::NoNode),
@@ -397,7 +376,7 @@ struct Argument {
 
 impl Argument {
     fn new(store: Store, argument: &str, limit: Duration) -> Result<Self, ServiceError> {
-        let body = store.body_for(argument, limit).map_err(|error| not_stored(&error))?;
+        let body = store.body_for(argument, limit).map_err(not_stored)?;
         Ok(Self { store, body })
     }
 }
@@ -408,31 +387,14 @@ impl Drop for Argument {
     }
 }
 
-fn not_stored(error: &io::Error) -> ServiceError {
-    ServiceError::Invalid(format!("a large argument or result cannot be stored: {error}"))
+fn not_stored(error: io::Error) -> ServiceError {
+    StoreError::Io { name: "a large argument or result".to_owned(), error }.into()
 }
 
 /// Parses the name of a job of routines.
 fn name_of<'a>(record: &'a JobRecord, id: &JobId) -> Result<Name<'a>, ServiceError> {
     let name = Name::parse(&record.name).filter(|_| record.program == NAME);
     name.ok_or_else(|| ServiceError::NoJob(id.clone()))
-}
-
-fn job_name(key: &str, space: &Space, kind: EntryKind, routine: &str) -> String {
-    let calls = match kind {
-        EntryKind::Function => space.len().to_string(),
-        EntryKind::Search => SEARCH.to_owned(),
-    };
-    format!("{routine} {key} {calls} {}", space.digest())
-}
-
-/// Returns whether a job has the name that a request gives it. A routine without version may have a later one by now.
-fn is_same_job(name: &str, wanted: &str, routine: &str) -> bool {
-    let (Some((of, rest)), Some((now, wanted))) = (name.split_once(' '), wanted.split_once(' ')) else {
-        return false;
-    };
-    let is_version = || of.split_once('@').is_some_and(|(name, _)| name == routine);
-    rest == wanted && (of == now || is_version())
 }
 
 /// Returns the arguments of work that is of the kind of a package.
@@ -474,14 +436,6 @@ fn wrong_kind(package: &Package) -> ServiceError {
     ))
 }
 
-/// Returns the key of a job from that of a user.
-fn key_of(key: &str) -> String {
-    let key = blake3::derive_key("routines 2026 idempotency key", key.as_bytes());
-    let mut digits = blake3::Hash::from_bytes(key).to_hex().to_string();
-    digits.truncate(KEY_DIGITS);
-    digits
-}
-
 fn missing(error: ClientError, id: &JobId) -> ServiceError {
     match error {
         ClientError::NoJob { .. } | ClientError::NoCluster { .. } => ServiceError::NoJob(id.clone()),
@@ -492,7 +446,7 @@ fn missing(error: ClientError, id: &JobId) -> ServiceError {
 /// Runs a function that accesses files.
 async fn blocking<R: Send + 'static>(run: impl FnOnce() -> R + Send + 'static) -> Result<R, ServiceError> {
     let ran = tokio::task::spawn_blocking(run).await;
-    ran.map_err(|error| ServiceError::Invalid(format!("the request cannot be served: {error}")))
+    ran.map_err(ServiceError::Unserved)
 }
 
 const ACCEPTED: &str = "accepted";
@@ -513,29 +467,5 @@ fn word(stage: Stage) -> &'static str {
         Stage::Failed | Stage::Abandoned | Stage::Unreadable => FAILED,
         Stage::Cancelled => CANCELLED,
         _ => ACCEPTED,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn job_name_contains_what_gateways_need() {
-        let (key, space) = (key_of("mine"), Space::Range { from: 3, to: 10 });
-        let name = job_name(&key, &space, EntryKind::Function, "pi@1");
-        let parsed = Name::parse(&name).unwrap();
-        assert_eq!((parsed.routine, parsed.key, parsed.calls), ("pi@1", &*key, Some(7)));
-        let search = job_name(&key, &space, EntryKind::Search, "queens@1");
-        assert_eq!(Name::parse(&search).unwrap().calls, None);
-        assert_ne!(key_of("mine"), key_of("yours"));
-        let others = job_name(&key, &Space::Range { from: 4, to: 11 }, EntryKind::Function, "pi@1");
-        assert_ne!(others, name, "as many calls with other arguments");
-        let later = job_name(&key, &space, EntryKind::Function, "pi@2");
-        assert!(is_same_job(&name, &later, "pi") && is_same_job(&name, &name, "pi@1"));
-        assert!(!is_same_job(&name, &later, "pi@2") && !is_same_job(&name, &others, "pi"));
-        for wrong in ["", "pi@1", "pi@1 key 7", "a night's work", &format!("{name} more")] {
-            assert!(Name::parse(wrong).is_none(), "{wrong}");
-        }
     }
 }

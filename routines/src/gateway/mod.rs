@@ -243,7 +243,7 @@ struct Wait {
     params(("job" = String, Path), ("wait" = Option<u64>, Query)),
     responses(
         (status = 200, body = Status),
-        Refused::<400>, Refused::<404>, Refused::<409>, Refused::<413>, Refused::<503>,
+        Refused::<400>, Refused::<404>, Refused::<409>, Refused::<413>, Refused::<500>, Refused::<503>,
     )
 )]
 async fn status(
@@ -322,7 +322,7 @@ async fn results(
     request_body(content = Option<serde_json::Value>),
     responses(
         (status = 200, body = Status),
-        Refused::<400>, Refused::<404>, Refused::<409>, Refused::<415>, Refused::<503>,
+        Refused::<400>, Refused::<404>, Refused::<409>, Refused::<415>, Refused::<500>, Refused::<503>,
     )
 )]
 async fn cancel(

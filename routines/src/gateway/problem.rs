@@ -44,9 +44,10 @@ impl From<ServiceError> for Problem {
             ServiceError::NoResults { .. } => (StatusCode::CONFLICT, false),
             ServiceError::Busy | ServiceError::NoNode => (StatusCode::SERVICE_UNAVAILABLE, true),
             ServiceError::KeyTaken(_) => (StatusCode::UNPROCESSABLE_ENTITY, false),
-            ServiceError::Store(_) | ServiceError::Resource(_) | ServiceError::Results(_) => {
-                (StatusCode::INTERNAL_SERVER_ERROR, false)
-            }
+            ServiceError::Store(_)
+            | ServiceError::Resource(_)
+            | ServiceError::Results(_)
+            | ServiceError::Unserved(_) => (StatusCode::INTERNAL_SERVER_ERROR, false),
             ServiceError::Client(error) => match error.kind() {
                 ErrorKind::Usage => (StatusCode::BAD_REQUEST, false),
                 ErrorKind::Failed => (StatusCode::CONFLICT, false),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import stat
 import time
 import urllib.error
 import urllib.request
@@ -154,7 +155,10 @@ class Client:
         if method == "POST":
             request.add_header("content-type", "application/json")
         elif is_content and not isinstance(body, bytes):
-            request.add_header("content-length", str(os.fstat(body.fileno()).st_size))
+            about = os.fstat(body.fileno())
+            # The size of a pipe is unknown: it is sent in chunks.
+            if stat.S_ISREG(about.st_mode):
+                request.add_header("content-length", str(about.st_size))
         try:
             return self._opener.open(request, timeout=self._timeout)
         except urllib.error.HTTPError as error:
