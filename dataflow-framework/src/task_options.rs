@@ -62,9 +62,9 @@ fn labels(text: &str) -> Result<Needs, LabelError> {
     Ok(needs::kept(text.split(',').map(str::to_owned).collect()))
 }
 
-/// The changes of options, by the names of tasks, in the order in which they were given.
+/// The changes of options, by the modules and names of tasks, in the order in which they were given.
 #[derive(Default)]
-pub(crate) struct TaskOptions(BTreeMap<&'static str, Vec<Change>>);
+pub(crate) struct TaskOptions(BTreeMap<(&'static str, &'static str), Vec<Change>>);
 
 impl TaskOptions {
     /// Parses changes of the form `TASK.OPTION=VALUE`; an option that is true or false needs no value.
@@ -78,14 +78,14 @@ impl TaskOptions {
         let mut changes = Self::default();
         for text in given {
             let (task, change) = parse(text, tasks).map_err(|reason| format!("{text}: {reason}"))?;
-            changes.0.entry(task.name).or_default().push(change);
+            changes.0.entry((task.module, task.name)).or_default().push(change);
         }
         Ok(changes)
     }
 
     /// Returns the options of a call, changed.
     pub(crate) fn of(&self, task: &TaskDef, mut options: Options) -> Options {
-        for change in self.0.get(task.name).into_iter().flatten() {
+        for change in self.0.get(&(task.module, task.name)).into_iter().flatten() {
             change(&mut options);
         }
         options
@@ -95,11 +95,19 @@ impl TaskOptions {
 fn parse(text: &str, tasks: &[&'static TaskDef]) -> Result<(&'static TaskDef, Change), String> {
     let (name, value) = text.split_once('=').unwrap_or((text, "true"));
     let (task, option) = name.split_once('.').ok_or("expected TASK.OPTION=VALUE, such as align.retry=5")?;
-    let found = tasks.iter().find(|known| known.name == task);
-    let found = found.ok_or_else(|| {
-        let known: Vec<_> = tasks.iter().map(|known| known.name).collect();
-        format!("there is no task {task}; the tasks are {}", known.join(", "))
-    })?;
+    let is_meant = |known: &&&TaskDef| known.name == task || full_name(known) == task;
+    let found: Vec<_> = tasks.iter().filter(is_meant).collect();
+    let found = match found[..] {
+        [found] => found,
+        [] => {
+            let known: Vec<_> = tasks.iter().map(|known| known.name).collect();
+            return Err(format!("there is no task {task}; the tasks are {}", known.join(", ")));
+        }
+        _ => {
+            let found: Vec<_> = found.into_iter().map(|found| full_name(found)).collect();
+            return Err(format!("several tasks are named {task}: {}", found.join(", ")));
+        }
+    };
     let (_, parse) = KNOWN.iter().find(|(known, _)| *known == option).ok_or_else(|| {
         let known = KNOWN.map(|(known, _)| known);
         format!("there is no option {option}; the options are {}", known.join(", "))
@@ -116,6 +124,10 @@ fn parse(text: &str, tasks: &[&'static TaskDef]) -> Result<(&'static TaskDef, Ch
     Ok((found, change))
 }
 
+fn full_name(task: &TaskDef) -> String {
+    format!("{}::{}", task.module, task.name)
+}
+
 impl fmt::Debug for TaskOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_set().entries(self.0.keys()).finish()
@@ -124,7 +136,7 @@ impl fmt::Debug for TaskOptions {
 
 #[cfg(test)]
 mod tests {
-    use super::{KNOWN, TaskOptions};
+    use super::TaskOptions;
     use crate::{
         options::{OnFailure, Options},
         task::{NOT_RUN, TaskDef},
@@ -166,7 +178,26 @@ mod tests {
 
     #[test]
     fn every_option_can_be_given() {
-        // A new field is missing in this pattern: add it to `KNOWN`, too.
+        for (option, value) in [
+            ("priority", "1"),
+            ("retry", "1"),
+            ("on_failure", "cancel_group"),
+            ("timeout", "1 s"),
+            ("cores", "2"),
+            ("memory", "1 GiB"),
+            ("needs", "gpu"),
+            ("spread", "true"),
+            ("everywhere", "true"),
+            ("isolated", "true"),
+            ("memory_max", "1 GiB"),
+            ("effect", "true"),
+            ("nondeterministic", "true"),
+        ] {
+            let text = format!("align.{option}={value}");
+            let changes = TaskOptions::parse([&*text], &TASKS).expect("it is an option");
+            assert_ne!(changes.of(TASKS[0], Options::DEFAULT), Options::DEFAULT, "{text}");
+        }
+        // A new field is missing in this pattern: add it to `KNOWN` and above.
         let Options {
             priority: _,
             retry: _,
@@ -182,7 +213,19 @@ mod tests {
             effect: _,
             nondeterministic: _,
         } = Options::DEFAULT;
-        assert_eq!(KNOWN.len(), 13);
+    }
+
+    #[test]
+    fn tasks_of_one_name_are_distinguished_by_their_modules() {
+        const OTHER: [&TaskDef; 2] = [
+            &TaskDef { name: "align", module: "a", ..NOT_RUN },
+            &TaskDef { name: "align", module: "b", ..NOT_RUN },
+        ];
+        let error = TaskOptions::parse(["align.retry=5"], &OTHER).expect_err("it is ambiguous");
+        assert!(error.ends_with("several tasks are named align: a::align, b::align"), "{error}");
+        let changes = TaskOptions::parse(["b::align.retry=5"], &OTHER).expect("it is one task");
+        let retries = OTHER.map(|task| changes.of(task, Options::DEFAULT).retry);
+        assert_eq!(retries, [Options::DEFAULT.retry, 5]);
     }
 
     #[test]
