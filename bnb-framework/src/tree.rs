@@ -72,8 +72,8 @@ pub trait InPlace<T: Tree>: Children<T> {
     /// if no child is left.
     fn descend(&mut self, tree: &T, state: &mut T::State) -> bool;
 
-    /// Moves a state from the child that was descended to last back to its parent, and undoes what the
-    /// child's [`branch`](Tree::branch) and [`bound`](crate::Problem::bound) stored in it.
+    /// Moves a state from the last descended child back to its parent, and undoes the changes that the child's
+    /// [`branch`](Tree::branch) and [`bound`](crate::Problem::bound) made in it.
     ///
     /// The next call may be any other on these children, or `ascend` on those of the level above; a copy of the
     /// children may in between have generated all remaining ones by `next`. Data that none of these calls reads need

@@ -59,7 +59,7 @@ pub fn multiply(a: &Block, b: &Block, c: &mut Block, wait_ms: u64) {
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 pub struct Sums {
     sum: f64,
-    /// Those of the blocks.
+    /// The sums of the blocks.
     pub blocks: Vec<f64>,
 }
 

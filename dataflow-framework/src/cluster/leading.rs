@@ -295,7 +295,7 @@ impl Leading {
         }
         *leave = Leave::Leaves;
         drop(leave);
-        // The program continues on another node; what only this node has is copied to others.
+        // The program continues on another node; data without another copy is copied to others.
         self.engine.halt();
         let returned = self.engine.executor.take_back();
         self.engine.change(|graph| {

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{action::Action, call::CallState, data::Data, journal::fact::Fact, queues::Queues};
 use crate::ids::CallId;
 
-/// The undecided and unrecorded calls of reductions, or of chains. Each of these has the number of its first call. `D` is
+/// The undecided and unrecorded calls of reductions, or of chains. Each reduction or chain has the number of its first call. `D` is
 /// a decision about a call.
 #[derive(Debug, Default)]
 pub(super) struct FreeOrder<D> {

@@ -151,14 +151,7 @@ impl Graph {
         match refused {
             Some(failure) => {
                 let failure = self.data.located(id, failure);
-                self.failures.report_failure(
-                    &self.data,
-                    &mut self.nests,
-                    &mut self.observed,
-                    id,
-                    &failure,
-                    options.on_failure,
-                );
+                self.report_failure(id, &failure, options.on_failure);
                 self.cancel(id, &failure);
             }
             None if has_failed => self.requeue(id),

@@ -258,7 +258,7 @@ impl Ready {
     }
 }
 
-/// The nested calls that wait for a worker: the highest priority first, of these the deepest, so that running calls
+/// The nested calls that wait for a worker: by priority, then the deepest first, so that running calls
 /// complete before others start, and few tasks wait at a time.
 #[derive(Debug, Default)]
 pub(super) struct Nested {

@@ -16,6 +16,7 @@ use crate::{
     },
     failure::Failure,
     ids::{Argument, CallId, VersionId},
+    options::OnFailure,
 };
 
 impl Graph {
@@ -353,20 +354,25 @@ impl Graph {
         }
     }
 
+    /// Reports a failure to the program, or to the task that made the call.
+    pub(super) fn report_failure(&mut self, id: CallId, failure: &Failure, on_failure: OnFailure) {
+        self.failures.report_failure(
+            &self.data,
+            &mut self.nests,
+            &mut self.observed,
+            id,
+            failure,
+            on_failure,
+        );
+    }
+
     pub(super) fn fail_permanently(&mut self, id: CallId, failure: &Failure) {
         let call = self.data.calls.get_mut(&id).expect("it was assigned");
         call.state = CallState::Worker;
         let on_failure = call.options.on_failure;
         let failure = self.data.located(id, failure.clone());
         self.data.add_failure(id, failure.reason());
-        self.failures.report_failure(
-            &self.data,
-            &mut self.nests,
-            &mut self.observed,
-            id,
-            &failure,
-            on_failure,
-        );
+        self.report_failure(id, &failure, on_failure);
         let is_cancelled = failure.reason() == CANCELLED;
         let group = if is_cancelled {
             None

@@ -191,7 +191,7 @@ impl Journal {
         self.news.add_failure(id, reason);
     }
 
-    /// Returns whether a version is to be spilled to the journal. If it `is_here`, it counts as being written.
+    /// Returns whether a version must be spilled to the journal. A version that `is_here` counts as being written.
     pub(in crate::core) fn preserve(&mut self, version: VersionId, bytes: u64, is_here: bool) -> bool {
         let bytes = self.preserved.bytes + bytes;
         let is_in_journal =

@@ -82,7 +82,7 @@ impl Settling {
     }
 
     /// Drops the parts of a second copy that does not count: if the call runs again it may write other output,
-    /// which the owner of these parts would not receive.
+    /// which the owner of the parts would not receive.
     fn forget_second(&self, data: &mut Data, id: CallId) {
         for version in (0..).zip(&self.bytes).map(|(slot, _)| VersionId { call: id, slot }) {
             if self.awaited.contains(&version) {
