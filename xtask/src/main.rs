@@ -7,6 +7,7 @@ mod chart;
 mod check;
 mod cluster;
 mod data;
+mod failures;
 mod fix;
 mod fuzz;
 mod install;

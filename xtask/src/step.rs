@@ -2,12 +2,14 @@
 
 use std::{
     fmt::Write as _,
+    io::{BufRead as _, BufReader},
+    process::Stdio,
     time::{Duration, Instant},
 };
 
 use anyhow::{Context as _, Result, bail, ensure};
 
-use crate::workspace;
+use crate::{failures::Failures, workspace};
 
 /// A command with a name, as a value, so that the commands can be tested without running them.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,6 +24,8 @@ struct Finished<'a> {
     step: &'a Step,
     took: Duration,
     outcome: Result<()>,
+    /// The failed tests with their messages.
+    failures: String,
 }
 
 impl Step {
@@ -52,10 +56,21 @@ impl Step {
         words.collect::<Vec<_>>().join(" ")
     }
 
-    fn run(&self) -> Result<()> {
+    fn run(&self, failures: &mut Failures) -> Result<()> {
         let mut command = workspace::command(self.program);
         command.args(&self.args).envs(self.environment.iter().map(|(name, value)| (name, value)));
-        let status = command.status().with_context(|| format!("cannot start {}", self.program))?;
+        let mut child = command
+            .stdout(Stdio::piped())
+            .spawn()
+            .with_context(|| format!("cannot start {}", self.program))?;
+        if let Some(stdout) = child.stdout.take() {
+            for line in BufReader::new(stdout).split(b'\n') {
+                let line = String::from_utf8_lossy(&line?).into_owned();
+                println!("{line}");
+                failures.read(&line);
+            }
+        }
+        let status = child.wait()?;
         ensure!(status.success(), "{status}");
         Ok(())
     }
@@ -63,11 +78,12 @@ impl Step {
     fn announce_and_run(&self) -> Finished<'_> {
         println!("\n==> {}: {}", self.name, self.line());
         let started = Instant::now();
-        let outcome = self.run();
+        let mut failures = Failures::default();
+        let outcome = self.run(&mut failures);
         let took = started.elapsed();
         let verdict = if outcome.is_ok() { "passed" } else { "FAILED" };
         println!("==> {}: {verdict} after {:.1} s", self.name, took.as_secs_f64());
-        Finished { step: self, took, outcome }
+        Finished { step: self, took, outcome, failures: failures.into_text() }
     }
 }
 
@@ -108,7 +124,9 @@ fn conclude(finished: &[Finished<'_>]) -> Result<()> {
         .iter()
         .filter_map(|done| {
             let error = done.outcome.as_ref().err()?;
-            Some(format!("{} failed: {error:#}\n    repeat it with: {}", done.step.name, done.step.line()))
+            let summary =
+                format!("{} failed: {error:#}\n    repeat it with: {}", done.step.name, done.step.line());
+            Some([&done.failures, "\n"].concat().trim_start().to_owned() + &summary)
         })
         .collect();
     if failures.is_empty() {
@@ -154,6 +172,14 @@ mod tests {
     }
 
     #[test]
+    fn failed_test_is_named_with_its_message_at_the_end() {
+        let script = "echo '---- deep::bad stdout ----'; echo \"thread 'x' panicked at a.rs:1:2:\"; exit 1";
+        let error = run_all(&[Step::new("tests", "sh", ["-c", script])]).expect_err("it fails").to_string();
+        let start = "deep::bad\n    thread 'x' panicked at a.rs:1:2:\ntests failed: exit status: 1";
+        assert!(error.starts_with(start), "{error}");
+    }
+
+    #[test]
     fn every_failure_is_named() {
         let missing = Step::new("missing", "no-such-program-anywhere", []);
         let error = run_all(&[missing, bad()]).expect_err("both fail").to_string();
@@ -172,7 +198,8 @@ mod tests {
     #[test]
     fn table_counts_failures() {
         let (good, bad) = (good(), bad());
-        let done = |step, outcome| Finished { step, took: Duration::from_millis(1500), outcome };
+        let took = Duration::from_millis(1500);
+        let done = |step, outcome| Finished { step, took, outcome, failures: String::new() };
         assert_eq!(
             table(&[done(&good, Ok(())), done(&bad, Err(anyhow::anyhow!("why")))]),
             "  good  passed       1.5 s\n  bad   FAILED       1.5 s\n2 steps in 3.0 s: 1 FAILED"
