@@ -18,7 +18,7 @@ use taskwork_tests::{
 const DEPTH: u32 = 13;
 /// The session timeout of a node that only panics, in seconds: a node that is stopped for a while together
 /// with its machine is not lost, which would count against its tasks.
-const PATIENT: &str = "20";
+const PATIENT: &str = "60";
 /// The session timeout where processes die, which others detect when the session is over. Longer than the
 /// pauses of a busy machine.
 const HASTY: &str = "4";

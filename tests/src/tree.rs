@@ -128,6 +128,10 @@ const STATES_BETWEEN: u64 = 64;
 
 /// The level of the state that waits at a gate.
 const GATE_DEPTH: u32 = 6;
+
+/// The message of a state that starts to block without checking whether to stop.
+pub const SILENT: &str = "a state blocks";
+
 /// The pause between two checks for requests while the gate is closed: the other states are visited slowly,
 /// so that on a fast machine nodes are still working when a fault is injected, and joining nodes still get
 /// tasks. A tree of 18 levels, of 7,651,314 states, keeps four workers busy for at least 149 seconds.
@@ -145,8 +149,9 @@ impl Shape {
         self.gate.as_ref().is_none_or(is_open)
     }
 
-    /// Blocks without checking whether to stop.
+    /// Logs [`SILENT`], and blocks without checking whether to stop.
     fn be_silent(&self) {
+        tracing::info!("{SILENT}");
         let silent = Duration::from_millis(self.silent_ms);
         if self.gate.is_none() {
             return thread::sleep(silent);
@@ -370,8 +375,9 @@ impl Program for TreeProgram {
 /// It is of the same build as other nodes, so they work on the same jobs.
 pub const UNPROTECTED_NODE: &str = "unprotected-node";
 
-/// The session timeout of an unprotected node.
-const UNPROTECTED_SESSION: Duration = Duration::from_secs(2);
+/// The session timeout of an unprotected node. Longer than the pauses of a busy machine, since the end of its
+/// session costs an attempt.
+const UNPROTECTED_SESSION: Duration = Duration::from_secs(8);
 
 /// Runs an unprotected node until it is killed.
 pub fn unprotected_node() -> ExitCode {

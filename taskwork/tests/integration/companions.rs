@@ -56,6 +56,9 @@ struct Seen {
     not_sent: usize,
 }
 
+/// The nodes of each job whose companions keep a number, by the number of the test.
+static KEEPERS: Mutex<BTreeMap<u64, BTreeSet<NodeId>>> = Mutex::new(BTreeMap::new());
+
 /// The final states of the companions of each job, by the number of the test.
 static SEEN: Mutex<BTreeMap<u64, Vec<Seen>>> = Mutex::new(BTreeMap::new());
 
@@ -66,7 +69,7 @@ fn seen(test: u64) -> Vec<Seen> {
 /// The answer to a complete rescue.
 const TAKEN: &[u8] = b"taken";
 
-async fn keep(mut cx: CompanionContext, store: Arc<Store>) -> Result<Seen, String> {
+async fn keep(mut cx: CompanionContext, store: Arc<Store>, test: u64) -> Result<Seen, String> {
     *store.messenger.lock().unwrap() = Some(cx.messenger().clone());
     let (mut others, mut seen, mut under_way) = (BTreeSet::new(), Seen::default(), None);
     while let Some(event) = cx.next().await {
@@ -90,6 +93,9 @@ async fn keep(mut cx: CompanionContext, store: Arc<Store>) -> Result<Seen, Strin
                 let numbers =
                     bytes.chunks_exact(8).map(|chunk| u64::from_le_bytes(chunk.try_into().unwrap()));
                 seen.kept.extend(numbers);
+                if !seen.kept.is_empty() {
+                    KEEPERS.lock().unwrap().entry(test).or_default().insert(cx.node());
+                }
                 if bytes.len() > 8 {
                     cx.messenger().send(from, TAKEN.to_vec()).map_err(|error| error.to_string())?;
                 }
@@ -134,9 +140,13 @@ async fn first_other(cx: &mut CompanionContext) -> NodeId {
     }
 }
 
-async fn run(mut cx: CompanionContext, manner: Manner, store: Arc<Store>) -> Result<Seen, String> {
+async fn run(
+    mut cx: CompanionContext,
+    &Shared { manner, test, .. }: &Shared,
+    store: Arc<Store>,
+) -> Result<Seen, String> {
     match manner {
-        Manner::Keeps | Manner::Leaves => keep(cx, store).await,
+        Manner::Keeps | Manner::Leaves => keep(cx, store, test).await,
         Manner::Panics => panic!("no shelf"),
         Manner::Fails => Err("no room".to_owned()),
         Manner::Floods => {
@@ -151,11 +161,11 @@ async fn run(mut cx: CompanionContext, manner: Manner, store: Arc<Store>) -> Res
     }
 }
 
-fn companion(&Shared { manner, test, .. }: &Shared) -> Companion {
-    let store = Arc::new(Store::default());
+fn companion(shared: &Arc<Shared>) -> Companion {
+    let (store, shared) = (Arc::new(Store::default()), Arc::clone(shared));
     Companion::new(Arc::clone(&store), move |cx| async move {
-        let seen = run(cx, manner, store).await?;
-        SEEN.lock().unwrap().entry(test).or_default().push(seen);
+        let seen = run(cx, &shared, store).await?;
+        SEEN.lock().unwrap().entry(shared.test).or_default().push(seen);
         Ok(())
     })
 }
@@ -296,8 +306,10 @@ fn leaving_node_lets_its_companion_rescue_its_data() {
     let mut local = job(Manner::Leaves, 2, LEAVES_TO, 6).nodes(2).workers(1);
     let (scaler, is_scaled) = (local.scaler(), Arc::new(AtomicBool::new(false)));
     let its = Arc::clone(&is_scaled);
-    local = local.on_progress(Duration::from_millis(10), move |progress| {
-        if progress.figures.steals > 0 && !its.swap(true, Relaxed) {
+    local = local.on_progress(Duration::from_millis(10), move |_| {
+        // A companion that keeps nothing has nothing to rescue.
+        let keepers = KEEPERS.lock().unwrap().get(&6).map_or(0, BTreeSet::len);
+        if keepers == 2 && !its.swap(true, Relaxed) {
             scaler.scale_to(1);
         }
     });
