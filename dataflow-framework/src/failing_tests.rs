@@ -13,15 +13,29 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Data, Failure, Main, OnFailure, Program, RunOptions, TaskDef, Workflow, WorkflowError, barrier, group,
-    task, tasks, time_left,
+    Data, Failure, FailureKind, Main, OnFailure, Program, RunOptions, TaskDef, Workflow, WorkflowError,
+    barrier, group, task, tasks, time_left,
 };
 
 /// A duration longer than any test takes.
 const FOREVER: Duration = Duration::from_secs(3600);
 
 fn table() -> Vec<&'static TaskDef> {
-    tasks![halve, must_halve, try_to_halve, add, sleep, sleep_or_not, poll, wait_for, count, touch].to_vec()
+    tasks![
+        halve,
+        must_halve,
+        try_to_halve,
+        add,
+        sleep,
+        sleep_or_not,
+        poll,
+        wait_for,
+        count,
+        touch,
+        index,
+        add_one
+    ]
+    .to_vec()
 }
 
 fn workflow(workers: usize) -> Workflow {
@@ -74,6 +88,16 @@ fn poll() -> bool {
         thread::yield_now();
     }
     first.is_some()
+}
+
+#[task]
+fn index(numbers: &Vec<u64>, at: usize) -> u64 {
+    numbers[at]
+}
+
+#[task]
+fn add_one(number: &u64) -> u64 {
+    number + 1
 }
 
 static GATE: Mutex<()> = Mutex::new(());
@@ -147,6 +171,28 @@ fn ignored_failure_keeps_old_values_and_returns_defaults() {
         let (values, figures) = values.expect("the failure is ignored");
         assert_eq!(values, ([true, false], [vec![3], vec![]], 5, "tried".to_owned()));
         assert_eq!((figures.ignored, figures.retries), (1, 0));
+    }
+}
+
+#[test]
+fn failure_kind_names_its_cause() {
+    for workers in [0, 1] {
+        let kinds = workflow(workers).run(|| {
+            let numbers = Data::new(vec![1, 2]);
+            let (late, _) = group(|| sleep(Duration::from_millis(60)));
+            let late = late.wait().expect_err("its timeout is 50 ms");
+            let calls = [
+                halve(7),
+                index(&numbers, 2),
+                halve::with().on_failure(OnFailure::Ignore).call(8),
+                add_one(&halve(7)),
+            ];
+            let kinds = calls.map(|call| call.get().expect_err("it fails").kind());
+            Ok::<_, Failure>((late.kind(), kinds))
+        });
+        let kinds = kinds.expect("the program handles the failures");
+        let of_calls = [FailureKind::Error, FailureKind::Panic, FailureKind::Runtime, FailureKind::Error];
+        assert_eq!(kinds, (FailureKind::Timeout, of_calls));
     }
 }
 
@@ -244,6 +290,7 @@ fn cancelled_calls_do_not_run() {
         waiting.wait()?;
         let failure = sum.get().expect_err("it depends on one that was cancelled");
         assert_eq!((failure.call(), failure.reason()), (1_999, "it was cancelled"));
+        assert_eq!(failure.kind(), FailureKind::Cancelled);
         let run = numbers.iter().filter(|number| number.get().is_ok()).count();
         assert!(run < 2_000);
         waiting.cancel();

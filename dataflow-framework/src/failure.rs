@@ -21,13 +21,69 @@ use crate::ids::{CallId, VersionId};
 #[derive(Clone)]
 pub struct Failure(Arc<Inner>);
 
+/// The cause of a failure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum FailureKind {
+    /// The task has returned an error.
+    Error,
+    /// The task has panicked.
+    Panic,
+    /// The process of an isolated call has ended before the call.
+    Crash,
+    /// The call has exceeded its timeout.
+    Timeout,
+    /// The call was cancelled, for example with its group.
+    Cancelled,
+    /// The runtime cannot run the call: its options or arguments are wrong, no node is suitable, or its data is lost.
+    Runtime,
+}
+
+/// The cause of a failure, and its description.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Reason {
+    pub(crate) kind: FailureKind,
+    pub(crate) text: String,
+}
+
+impl Reason {
+    pub(crate) fn cancelled() -> Self {
+        Self { kind: FailureKind::Cancelled, text: "it was cancelled".to_owned() }
+    }
+
+    pub(crate) fn is_cancelled(&self) -> bool {
+        self.kind == FailureKind::Cancelled
+    }
+}
+
+/// A reason of the runtime.
+impl From<String> for Reason {
+    fn from(text: String) -> Self {
+        Self { kind: FailureKind::Runtime, text }
+    }
+}
+
+/// A reason of the runtime.
+impl From<&str> for Reason {
+    fn from(text: &str) -> Self {
+        Self::from(text.to_owned())
+    }
+}
+
+/// The reason of a task.
+impl From<Failed> for Reason {
+    fn from(Failed { kind, reason: text, .. }: Failed) -> Self {
+        Self { kind, text }
+    }
+}
+
 struct Inner {
     task: Cow<'static, str>,
     /// The top-level call: the call of the program.
     call: CallId,
     /// The positions of nested calls, each among the operations of the calling task.
     path: Vec<u64>,
-    reason: String,
+    reason: Reason,
     /// Whether the program has received it.
     is_seen: AtomicBool,
     cancels_group: AtomicBool,
@@ -52,12 +108,12 @@ fn cut(reason: String) -> String {
 }
 
 impl Failure {
-    pub(crate) fn new(task: impl Into<Cow<'static, str>>, call: CallId, reason: impl Into<String>) -> Self {
+    pub(crate) fn new(task: impl Into<Cow<'static, str>>, call: CallId, reason: impl Into<Reason>) -> Self {
         Self::with_path(task.into(), (call, Vec::new()), reason.into())
     }
 
-    fn with_path(task: Cow<'static, str>, (call, path): (CallId, Vec<u64>), reason: String) -> Self {
-        let reason = cut(reason);
+    fn with_path(task: Cow<'static, str>, (call, path): (CallId, Vec<u64>), reason: Reason) -> Self {
+        let reason = Reason { text: cut(reason.text), ..reason };
         let (is_seen, cancels_group) = Default::default();
         Self(Arc::new(Inner { task, call, path, reason, is_seen, cancels_group }))
     }
@@ -103,6 +159,16 @@ impl Failure {
 
     /// Returns the error of the task, or the reason why it was not run.
     pub fn reason(&self) -> &str {
+        &self.0.reason.text
+    }
+
+    /// Returns the cause of the failure.
+    pub fn kind(&self) -> FailureKind {
+        self.0.reason.kind
+    }
+
+    /// Returns the cause with its description.
+    pub(crate) fn cause(&self) -> &Reason {
         &self.0.reason
     }
 
@@ -131,7 +197,7 @@ pub(crate) struct ToldFailure {
     task: String,
     call: CallId,
     path: Vec<u64>,
-    reason: String,
+    reason: Reason,
 }
 
 /// Serialises a failure in messages.
@@ -160,7 +226,7 @@ impl fmt::Display for Failure {
         let Inner { task, call, path, reason, .. } = &*self.0;
         write!(f, "task `{task}` (call {call}")?;
         path.iter().try_for_each(|position| write!(f, ".{position}"))?;
-        write!(f, ") has failed: {reason}")
+        write!(f, ") has failed: {}", reason.text)
     }
 }
 
@@ -178,6 +244,7 @@ impl std::error::Error for Failure {}
 #[derive(Debug)]
 pub struct Failed {
     pub(crate) reason: String,
+    pub(crate) kind: FailureKind,
     pub(crate) trouble: Trouble,
 }
 
@@ -200,17 +267,22 @@ pub(crate) enum Trouble {
 impl Failed {
     /// Creates it from an error of a task.
     pub fn of(error: impl fmt::Display) -> Self {
-        Self { reason: error.to_string(), trouble: Trouble::Task }
+        Self { reason: error.to_string(), kind: FailureKind::Error, trouble: Trouble::Task }
+    }
+
+    /// Creates it from an error that is not the task's own.
+    pub(crate) fn of_kind(kind: FailureKind, error: impl fmt::Display) -> Self {
+        Self { kind, ..Self::of(error) }
     }
 
     /// Creates it from an error whose cause is the node, not the task.
     pub(crate) fn of_node(error: impl fmt::Display) -> Self {
-        Self { trouble: Trouble::Node, ..Self::of(error) }
+        Self { trouble: Trouble::Node, ..Self::of_kind(FailureKind::Runtime, error) }
     }
 
     /// Creates it from an error whose cause is a version that is missing or corrupt on the node.
     pub(crate) fn of_content(error: impl fmt::Display) -> Self {
-        Self { trouble: Trouble::Content, ..Self::of(error) }
+        Self { trouble: Trouble::Content, ..Self::of_kind(FailureKind::Runtime, error) }
     }
 
     /// Adds the id of the version, if the cause is a version.
@@ -230,6 +302,6 @@ impl Failed {
     pub(crate) fn panicked(panic: &(dyn Any + Send)) -> Self {
         let text = panic.downcast_ref::<&str>().copied();
         let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-        Self::of(format!("it panicked: {}", text.unwrap_or("without a message")))
+        Self::of_kind(FailureKind::Panic, format!("it panicked: {}", text.unwrap_or("without a message")))
     }
 }

@@ -89,7 +89,8 @@
 //! # Ok::<(), dataflow_framework::WorkflowError>(())
 //! ```
 //!
-//! [`OnFailure`] lists the effects of a failure after the last retry.
+//! [`Failure::kind`] distinguishes an error of the task from a panic, a timeout and a cancellation. [`OnFailure`] lists
+//! the effects of a failure after the last retry.
 //!
 //! # On a cluster
 //!
@@ -204,7 +205,7 @@ pub use dataflow_view as view;
 pub use self::{
     array::{Array, Element},
     cluster::{Main, Program, Returned, RunOptions},
-    failure::Failure,
+    failure::{Failure, FailureKind},
     figures::Figures,
     file::{File, Run},
     isolated::serve_isolated,

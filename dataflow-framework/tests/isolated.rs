@@ -9,8 +9,8 @@ use std::{
 };
 
 use dataflow_framework::{
-    Data, Failure, File, Main, Program, Settings, TaskDef, Workflow, WorkflowError, serve_isolated, task,
-    tasks,
+    Data, Failure, FailureKind, File, Main, Program, Settings, TaskDef, Workflow, WorkflowError,
+    serve_isolated, task, tasks,
 };
 
 type Error = Box<dyn std::error::Error + Send + Sync>;
@@ -115,7 +115,7 @@ fn isolated_call_round_trips_values_and_files() -> Result<(), Error> {
         assert_ne!(*process().get()?, std::process::id());
         assert_eq!(*process::with().isolated(false).call().get()?, std::process::id());
         let failure = update(&mut numbers, &by, "nine".to_owned()).0.get().expect_err("there is none");
-        assert_eq!(failure.reason(), "there is no nine");
+        assert_eq!((failure.kind(), failure.reason()), (FailureKind::Error, "there is no nine"));
         Ok::<_, Error>(())
     };
     workflow().run(program)?;
@@ -167,14 +167,15 @@ fn isolated_crash_fails_only_its_call() -> Result<(), Error> {
     Settings::default().work_dir(place.path()).apply()?;
     workflow().run(|| {
         let number = Data::new(3);
-        for (how, expected) in [
-            ("panic", "it panicked: failed as requested"),
-            ("abort", "its process has exited without a reply: signal: 6 (SIGABRT)"),
-            ("kill", "its process has exited without a reply: signal: 9 (SIGKILL)"),
-            ("exit", "its process has exited without a reply: exit status: 0"),
+        for (how, kind, expected) in [
+            ("panic", FailureKind::Panic, "it panicked: failed as requested"),
+            ("abort", FailureKind::Crash, "its process has exited without a reply: signal: 6 (SIGABRT)"),
+            ("kill", FailureKind::Crash, "its process has exited without a reply: signal: 9 (SIGKILL)"),
+            ("exit", FailureKind::Crash, "its process has exited without a reply: exit status: 0"),
         ] {
             let failure = harm(how.to_owned(), &number).get().expect_err(how);
             assert!(failure.reason().starts_with(expected), "{failure}");
+            assert_eq!(failure.kind(), kind, "{failure}");
         }
         let late = harm::with().timeout(Duration::from_secs(2)).call("loop".to_owned(), &number);
         let failure = late.get().expect_err("it never ends");

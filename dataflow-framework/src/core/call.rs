@@ -12,9 +12,6 @@ use crate::{
     task::TaskDef,
 };
 
-/// The reason of the failure of a cancelled call.
-pub(super) const CANCELLED: &str = "it was cancelled";
-
 /// A new call of the program or of a task.
 #[derive(Debug)]
 pub(crate) struct NewCall {

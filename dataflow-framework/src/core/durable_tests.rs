@@ -267,7 +267,7 @@ fn failure_is_invisible_until_recorded() {
     let [(member, 0)] = to_do(&mut graph).assigned[..] else { panic!("it can begin") };
     graph.ended(0, member, Outcome::Failed(Failure::new("task", 0, "failed as requested")));
     let mut recorded = to_do(&mut graph).recorded;
-    assert_eq!(recorded, [Fact::Failed { call: 0, reason: "failed as requested".to_owned() }]);
+    assert_eq!(recorded, [Fact::Failed { call: 0, reason: "failed as requested".into() }]);
     assert!(graph.failures().is_empty() && matches!(graph.want(version(0, 0)), Input::Awaited));
     graph.journalled(recorded.remove(0));
     assert!(matches!(graph.want(version(0, 0)), Input::Failed(_)) && graph.failures().len() == 1);

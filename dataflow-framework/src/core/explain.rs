@@ -96,7 +96,8 @@ impl Explaining<'_> {
     pub(super) fn reason(&self, id: CallId) -> Option<String> {
         let failed = self.failures.iter().find(|failure| failure.call() == id);
         let failed = failed.map(|failure| failure.reason().to_owned());
-        let failed = failed.or_else(|| self.data.journal.history().failure(id).map(str::to_owned));
+        let failed =
+            failed.or_else(|| self.data.journal.history().failure(id).map(|reason| reason.text.clone()));
         failed.or_else(|| {
             // The failure is stored with its output.
             let writes = self.data.calls.get(&id).map_or(1, |call| call.writes);

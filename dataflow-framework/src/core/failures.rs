@@ -3,13 +3,16 @@
 use std::ops::Range;
 
 use super::{
-    call::CANCELLED,
     data::Data,
     groups::{Group, Groups},
     nests::Nests,
     observed::Observed,
 };
-use crate::{failure::Failure, ids::CallId, options::OnFailure};
+use crate::{
+    failure::{Failure, Reason},
+    ids::CallId,
+    options::OnFailure,
+};
 
 /// The failures that the program receives, and the groups of calls that they cancel.
 #[derive(Debug, Default)]
@@ -40,7 +43,7 @@ impl Failures {
         // A restarted program cancels the call again.
         let parent = data.within(id).map(|within| within.parent);
         let nest = parent.and_then(|parent| nests.by_call.get_mut(&parent));
-        if data.journal.history().failure(id) != Some(CANCELLED) {
+        if !data.journal.history().failure(id).is_some_and(Reason::is_cancelled) {
             if on_failure == OnFailure::CancelGroup {
                 failure.set_cancels_group();
             }

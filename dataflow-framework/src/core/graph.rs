@@ -102,7 +102,7 @@ impl Graph {
     ) {
         let NewCall { task, options, arguments, writes, refused, .. } = new;
         let reason = self.data.journal.history().failure(id);
-        let refused = refused.or_else(|| reason.map(|reason| Failure::new(task.name, id, reason)));
+        let refused = refused.or_else(|| reason.map(|reason| Failure::new(task.name, id, reason.clone())));
         let call = Call::new(Work::Task(task), within, mark, options, arguments, writes);
         // The inputs of an undecided call become known later.
         let is_held = self.is_held(id);
@@ -173,7 +173,7 @@ impl Graph {
         if let Some((_, outcome)) = early {
             let outcome = match outcome {
                 // The name of the task was unknown.
-                Outcome::Failed(failure) => Outcome::Failed(Failure::new(task, id, failure.reason())),
+                Outcome::Failed(failure) => Outcome::Failed(Failure::new(task, id, failure.cause().clone())),
                 outcome => outcome,
             };
             self.ended(id, member, outcome);

@@ -140,7 +140,7 @@ mod tests {
         let failure = Failure::new("task", 1, "as it was told");
         graph.ended(1, Member::HERE, Outcome::Failed(failure));
         let failed = recorded(&mut graph);
-        assert_eq!(failed, [Fact::Failed { call: 1, reason: "as it was told".to_owned() }]);
+        assert_eq!(failed, [Fact::Failed { call: 1, reason: "as it was told".into() }]);
         graph.journalled(failed[0].clone());
         let cancelled = recorded(&mut graph);
         let [Fact::Cancelled(calls)] = &cancelled[..] else { panic!("it is recorded: {cancelled:?}") };

@@ -23,7 +23,7 @@ use std::{collections::BTreeMap, ops::Range};
 
 use super::{
     action::{Action, Assignment},
-    call::{CANCELLED, CallState, Manner, Outcome, Within, Work},
+    call::{CallState, Manner, Outcome, Within, Work},
     data::Data,
     groups::{Groups, first_of},
     mark::Mark,
@@ -125,7 +125,7 @@ impl Nests {
         let failed = states.find(|state| matches!(state, State::Failed(_))).cloned();
         let again = failed.unwrap_or(State::Gone);
         if let State::Failed(failure) = &again
-            && failure.reason() != CANCELLED
+            && !failure.cause().is_cancelled()
         {
             let failure = failure.clone();
             self.nest(parent).failures.push(failure);

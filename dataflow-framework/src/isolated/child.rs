@@ -22,7 +22,7 @@ use super::{
 };
 use crate::{
     core::{Assignment, Manner, Mark, Work},
-    failure::{Failed, Trouble},
+    failure::{Failed, FailureKind, Trouble},
     invocation::Put,
     node::run_here,
     program::{CallsOfTasks, Flow},
@@ -89,9 +89,9 @@ fn serve(tasks: &Tasks) -> io::Result<()> {
     let written = run_request(tasks, request, inputs);
     let response = match &written {
         Ok(written) => Response::Written(written.len()),
-        Err(Failed { reason, trouble }) => {
+        Err(Failed { reason, kind, trouble }) => {
             let is_of_node = *trouble != Trouble::Task;
-            Response::Failed { reason: reason.clone(), is_of_node }
+            Response::Failed { reason: reason.clone(), kind: *kind, is_of_node }
         }
     };
     send(&mut answer, &response).map_err(broken)?;
@@ -104,9 +104,10 @@ fn serve(tasks: &Tasks) -> io::Result<()> {
 fn run_request(tasks: &Tasks, request: Request, inputs: Vec<Value>) -> Result<Vec<Value>, Failed> {
     let Request { module, name, arguments, left_ms, once_token, .. } = request;
     let task = tasks.get(&module, &name).ok_or_else(|| {
-        Failed::of(format!(
-            "{module}::{name} is not in the table of tasks with which its process was started"
-        ))
+        Failed::of_kind(
+            FailureKind::Runtime,
+            format!("{module}::{name} is not in the table of tasks with which its process was started"),
+        )
     })?;
     let assignment = Assignment {
         call: 0,

@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::child::serve_isolated;
 pub(crate) use self::parent::run;
-use crate::ids::Argument;
+use crate::{failure::FailureKind, ids::Argument};
 
 /// The environment variable that makes a process run an isolated call: the id of the process that has started it. The
 /// children of that process inherit the variable, but have another parent.
@@ -51,6 +51,7 @@ enum Response {
     Written(usize),
     Failed {
         reason: String,
+        kind: FailureKind,
         /// Whether the node is the cause, and not the task.
         is_of_node: bool,
     },

@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     core::Assignment,
-    failure::Failed,
+    failure::{Failed, FailureKind},
     file::{Folder, WORK_DIR_VARIABLE},
     ids::Argument,
     node::{exceeded, time_left},
@@ -62,22 +62,33 @@ pub(crate) fn run(assignment: &Assignment, inputs: &[Value]) -> Result<Vec<Value
     };
     match (was_killed, assignment.manner.timeout) {
         (Some(Late::Call), Some(timeout)) => return Err(exceeded(timeout)),
-        (Some(_), _) => return Err(Failed::of(not_served("it has not sent the greeting in time"))),
+        (Some(_), _) => {
+            return Err(Failed::of_kind(
+                FailureKind::Crash,
+                not_served("it has not sent the greeting in time"),
+            ));
+        }
         (None, _) => {}
     }
     if broken.kind() == io::ErrorKind::InvalidInput {
         group.kill().map_err(Failed::of_node)?;
-        return Err(Failed::of(not_served("it has sent a wrong greeting")));
+        return Err(Failed::of_kind(FailureKind::Crash, not_served("it has sent a wrong greeting")));
     }
     let status = group.child.wait().map_err(Failed::of_node)?;
     let said = listener.end();
     if broken.kind() == io::ErrorKind::NotConnected {
-        return Err(Failed::of(not_served(&format!("it has exited, {status}{said}"))));
+        return Err(Failed::of_kind(
+            FailureKind::Crash,
+            not_served(&format!("it has exited, {status}{said}")),
+        ));
     }
     let limit = assignment.manner.memory_max.map_or_else(String::new, |bytes| {
         format!(" (it may take {} of memory: `memory_max`)", size::shown(bytes))
     });
-    Err(Failed::of(format!("its process has exited without a reply: {status}{limit}{said}")))
+    Err(Failed::of_kind(
+        FailureKind::Crash,
+        format!("its process has exited without a reply: {status}{limit}{said}"),
+    ))
 }
 
 /// Returns the failure of a program that does not serve isolated calls, with the remedy.
@@ -122,8 +133,8 @@ fn ask(
         })?;
     }
     Ok(match receive(&mut from)? {
-        Response::Failed { reason, is_of_node: true } => Err(Failed::of_node(reason)),
-        Response::Failed { reason, is_of_node: false } => Err(Failed::of(reason)),
+        Response::Failed { reason, is_of_node: true, .. } => Err(Failed::of_node(reason)),
+        Response::Failed { reason, kind, is_of_node: false } => Err(Failed::of_kind(kind, reason)),
         Response::Written(versions) => {
             let written = (0..versions).map(|_| receive_value(&mut from));
             Ok(written.collect::<Result<_, _>>()?)

@@ -139,8 +139,8 @@ fn twice(
     let before: Vec<_> = inputs.iter().map(Value::fingerprint_now).collect();
     let first = run(inputs.to_vec())?;
     nesting.restart();
-    let second = run(inputs.to_vec()).map_err(|Failed { reason, .. }| {
-        Failed::of(format!("it was run twice, and the second run failed: {reason}"))
+    let second = run(inputs.to_vec()).map_err(|Failed { reason, kind, .. }| {
+        Failed::of_kind(kind, format!("it was run twice, and the second run failed: {reason}"))
     })?;
     let after = inputs.iter().map(Value::fingerprint_now);
     if let Some(changed) = before.into_iter().zip(after).position(|(before, after)| before != after) {

@@ -11,7 +11,10 @@ use std::{
 
 use tokio::time::Instant;
 
-use crate::{failure::Failed, platform::Platform};
+use crate::{
+    failure::{Failed, FailureKind},
+    platform::Platform,
+};
 
 thread_local! {
     static CURRENT: Cell<Option<Instant>> = const { Cell::new(None) };
@@ -37,7 +40,10 @@ pub fn time_left() -> Option<Duration> {
 
 /// Returns the failure of a call that has exceeded its timeout.
 pub(crate) fn exceeded(timeout: Duration) -> Failed {
-    Failed::of(format!("it has taken longer than {timeout:?}, the timeout of the call"))
+    Failed::of_kind(
+        FailureKind::Timeout,
+        format!("it has taken longer than {timeout:?}, the timeout of the call"),
+    )
 }
 
 /// Calls functions when deadlines pass, on a thread that is started with the first deadline.

@@ -3,7 +3,7 @@
 use super::{attempt::Written, executor::Executor, messages::News};
 use crate::{
     core::{Assignment, Cause, Outcome, Step, Unfit},
-    failure::{Failed, Failure, Trouble},
+    failure::{Failed, Failure, FailureKind, Trouble},
     ids::{Execution, VersionId},
     invocation::Put,
     value::Value,
@@ -72,7 +72,7 @@ impl Executor {
         let outcome = written.and_then(|written| {
             Ok(match written {
                 Written::ByTask(_) if assignment.manner.once_token.is_some() && nest.is_some() => {
-                    return Err(Failed::of(CALLS_TASKS));
+                    return Err(Failed::of_kind(FailureKind::Runtime, CALLS_TASKS));
                 }
                 Written::ByTask(written) if assignment.manner.once_token.is_some() && self.has_peers => {
                     let (by, values) = (self.number_execution(), encoded(&written));
@@ -83,14 +83,14 @@ impl Executor {
             })
         });
         outcome.unwrap_or_else(|failed| match failed.trouble {
-            Trouble::Task => Outcome::Failed(Failure::new(work.name(), call, failed.reason)),
+            Trouble::Task => Outcome::Failed(Failure::new(work.name(), call, failed)),
             _ => self.unfit(assignment, failed),
         })
     }
 
     /// Returns the outcome of a call that cannot run here, for a reason that may not apply to other nodes.
     pub(super) fn unfit(&self, assignment: &Assignment, failed: Failed) -> Outcome {
-        let Failed { reason, trouble } = failed;
+        let Failed { reason, trouble, .. } = failed;
         let reason = self.here(&reason);
         if !self.has_peers {
             return Outcome::Failed(Failure::new(assignment.work.name(), assignment.call, reason));

@@ -149,13 +149,15 @@ mod tests {
     }
 
     fn large() -> Fact {
-        Fact::Failed { call: 0, reason: "x".repeat(ENTRY_BYTES_MAX / 2) }
+        Fact::Failed { call: 0, reason: "x".repeat(ENTRY_BYTES_MAX / 2).into() }
     }
 
     #[test]
     fn journal_entry_exceeds_its_maximum_only_for_a_single_fact() {
-        let facts =
-            [vec![large(); 5], vec![Fact::Failed { call: 0, reason: "x".repeat(2 * ENTRY_BYTES_MAX) }]];
+        let facts = [
+            vec![large(); 5],
+            vec![Fact::Failed { call: 0, reason: "x".repeat(2 * ENTRY_BYTES_MAX).into() }],
+        ];
         let sizes: Vec<_> = entries(&facts.concat()).iter().map(|entry| entry.len()).collect();
         assert_eq!(sizes, [2, 2, 1, 1]);
         assert!(entries(&[]).is_empty());

@@ -21,7 +21,7 @@ use super::{
     version::{Source, Version},
 };
 use crate::{
-    failure::Failure,
+    failure::{Failure, Reason},
     ids::{CallId, VersionId},
 };
 
@@ -125,7 +125,7 @@ impl Data {
         reads.max().unwrap_or(0) + 1
     }
 
-    pub(in crate::core) fn failure_of(&self, id: CallId, reason: impl Into<String>) -> Failure {
+    pub(in crate::core) fn failure_of(&self, id: CallId, reason: impl Into<Reason>) -> Failure {
         let task = self.calls.get(&id).map_or("", |call| call.work.name());
         self.located(id, Failure::new(task, id, reason))
     }
@@ -155,7 +155,7 @@ impl Data {
         }
     }
 
-    pub(in crate::core) fn add_failure(&mut self, id: CallId, reason: &str) {
+    pub(in crate::core) fn add_failure(&mut self, id: CallId, reason: Reason) {
         if self.has_losses {
             self.journal.add_failure(id, reason);
         }

@@ -14,7 +14,7 @@ use crate::{
         steps::{Answer, Step, TaskCall},
         version::{Copies, State, Version},
     },
-    failure::{Failed, Failure},
+    failure::{Failed, Failure, Reason},
     ids::{Argument, CallId, Execution, VersionId, number_of_get, number_within},
     options::{OnFailure, Options},
     task::{TaskDef, Tasks},
@@ -109,8 +109,9 @@ impl Graph {
             return self.nests.take_over(&mut self.data, parent, id, writes);
         }
         let task = task.unwrap_or(&UNKNOWN);
-        let cancelled = is_cancelled.then(|| "it was cancelled".to_owned());
-        let refused = refused.or(cancelled).map(|reason| Failure::new(task.name, id, reason));
+        let cancelled = is_cancelled.then(Reason::cancelled);
+        let refused =
+            refused.map(Reason::from).or(cancelled).map(|reason| Failure::new(task.name, id, reason));
         let known = self.replay.take_within(root, id);
         let differs = known.as_ref().is_some_and(|known| known.mark != mark);
         if let Some(member) = known.as_ref().filter(|_| differs).and_then(|known| known.runs_on) {

@@ -7,14 +7,14 @@ use super::Graph;
 use crate::{
     core::{
         action::Action,
-        call::{CANCELLED, CallState, Cause, Outcome, Unfit, Work},
+        call::{CallState, Cause, Outcome, Unfit, Work},
         groups::Group,
         journal::{fact::Fact, recording::After},
         members::Member,
         seen::Seen,
         version::{Copies, Source, State, Version},
     },
-    failure::Failure,
+    failure::{Failure, Reason},
     ids::{Argument, CallId, VersionId},
     options::OnFailure,
 };
@@ -371,9 +371,9 @@ impl Graph {
         call.state = CallState::Worker;
         let on_failure = call.options.on_failure;
         let failure = self.data.located(id, failure.clone());
-        self.data.add_failure(id, failure.reason());
+        self.data.add_failure(id, failure.cause().clone());
         self.report_failure(id, &failure, on_failure);
-        let is_cancelled = failure.reason() == CANCELLED;
+        let is_cancelled = failure.cause().is_cancelled();
         let group = if is_cancelled {
             None
         } else {
@@ -439,8 +439,8 @@ impl Graph {
                 self.cancel_within(id);
                 continue;
             }
-            let failure = self.data.failure_of(id, CANCELLED);
-            self.data.add_failure(id, failure.reason());
+            let failure = self.data.failure_of(id, Reason::cancelled());
+            self.data.add_failure(id, failure.cause().clone());
             self.cancel(id, &failure);
         }
     }

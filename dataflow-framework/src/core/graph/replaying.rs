@@ -4,7 +4,7 @@ use super::Graph;
 use crate::{
     core::{
         action::Action,
-        call::{CANCELLED, CallState},
+        call::CallState,
         journal::fact::{Choice, Decision, Fact},
         mark::Mark,
         members::Member,
@@ -12,6 +12,7 @@ use crate::{
         seen::Seen,
         version::State,
     },
+    failure::Reason,
     ids::{CallId, NESTED_BIT, VersionId},
 };
 
@@ -30,9 +31,9 @@ impl Graph {
                     self.data.add_end_within(call, None);
                 }
             }
-            Fact::Failed { call, reason } => self.data.add_failure(call, &reason),
+            Fact::Failed { call, reason } => self.data.add_failure(call, reason),
             Fact::Decided(Decision { choice: Choice::Cancelled(calls), .. }) | Fact::Cancelled(calls) => {
-                calls.into_iter().flatten().for_each(|call| self.data.add_failure(call, CANCELLED));
+                calls.into_iter().flatten().for_each(|call| self.data.add_failure(call, Reason::cancelled()));
             }
             Fact::History(history) => self.data.journal.add_history(history),
             Fact::Merged { call, parts } => _ = self.reductions.order.recall(call, parts),

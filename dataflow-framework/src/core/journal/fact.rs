@@ -5,7 +5,10 @@ use std::ops::Range;
 use serde::{Deserialize, Serialize};
 
 use super::{super::mark::Mark, history::History};
-use crate::ids::{CallId, VersionId};
+use crate::{
+    failure::Reason,
+    ids::{CallId, VersionId},
+};
 
 /// A permanent outcome. A fact may be reported several times.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -15,7 +18,7 @@ pub(crate) enum Fact {
     /// The failure of a call was ignored: it has written defaults.
     Ignored(CallId),
     /// A call has failed permanently.
-    Failed { call: CallId, reason: String },
+    Failed { call: CallId, reason: Reason },
     /// The program has made a decision.
     Decided(Decision),
     /// The calls that had completed when the last node left.
@@ -66,7 +69,7 @@ impl Fact {
         match self {
             Self::Ended(Ended { values, .. }) => values.iter().flatten().map(Vec::len).sum(),
             Self::Ignored(_) | Self::Merged { .. } | Self::Commuted { .. } => 0,
-            Self::Failed { reason, .. } => reason.len(),
+            Self::Failed { reason, .. } => reason.text.len(),
             Self::Decided(Decision { what, choice, .. }) => {
                 what.len()
                     + match choice {

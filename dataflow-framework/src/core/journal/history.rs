@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use crate::ids::CallId;
+use crate::{failure::Reason, ids::CallId};
 
 /// The maximum number of ranges in a [piece](History::pieces).
 const RANGES_MAX: usize = 10_000;
@@ -19,7 +19,7 @@ pub(crate) struct History {
     /// Disjoint, non-adjacent ranges of calls that have written their output: the end of each by its start.
     ended: BTreeMap<CallId, CallId>,
     /// The calls that have failed permanently, with the reasons.
-    failed: BTreeMap<CallId, String>,
+    failed: BTreeMap<CallId, Reason>,
     /// The calls that have failed, and have written defaults.
     ignored: BTreeSet<CallId>,
     /// The nested calls that have written their output, by the calls of the program within which they were
@@ -50,8 +50,8 @@ impl History {
         self.ended.iter().map(|(start, end)| end - start).sum()
     }
 
-    pub(in crate::core) fn failure(&self, call: CallId) -> Option<&str> {
-        self.failed.get(&call).map(String::as_str)
+    pub(in crate::core) fn failure(&self, call: CallId) -> Option<&Reason> {
+        self.failed.get(&call)
     }
 
     pub(crate) fn add_end(&mut self, call: CallId) {
@@ -66,8 +66,8 @@ impl History {
         }
     }
 
-    pub(in crate::core) fn add_failure(&mut self, call: CallId, reason: &str) {
-        self.failed.insert(call, reason.to_owned());
+    pub(in crate::core) fn add_failure(&mut self, call: CallId, reason: Reason) {
+        self.failed.insert(call, reason);
     }
 
     pub(crate) fn add_ignored(&mut self, call: CallId) {
@@ -79,7 +79,7 @@ impl History {
     }
 
     pub(in crate::core) fn bytes(&self) -> usize {
-        let reasons: usize = self.failed.values().map(String::len).sum();
+        let reasons: usize = self.failed.values().map(|reason| reason.text.len()).sum();
         16 * (self.ended.len() + self.failed.len() + self.ignored.len()) + reasons
     }
 
@@ -194,7 +194,7 @@ mod tests {
             history.add_end(2 * call);
         }
         for call in 0..40 {
-            history.add_failure(2 * call + 1, "as it was told");
+            history.add_failure(2 * call + 1, "as it was told".into());
         }
         history.add_ignored(20);
         history.add_end_within(49_999, 1 << 63);

@@ -26,7 +26,10 @@ use self::{
     history::History,
 };
 use super::{call::Within, mark::Mark};
-use crate::ids::{CallId, VersionId};
+use crate::{
+    failure::Reason,
+    ids::{CallId, VersionId},
+};
 
 /// The maximum total size of call output in the journal, in bytes. Later output counts as large.
 const VALUES_BYTES_MAX: usize = 64 << 20;
@@ -186,8 +189,8 @@ impl Journal {
         }
     }
 
-    pub(in crate::core) fn add_failure(&mut self, id: CallId, reason: &str) {
-        self.history.add_failure(id, reason);
+    pub(in crate::core) fn add_failure(&mut self, id: CallId, reason: Reason) {
+        self.history.add_failure(id, reason.clone());
         self.news.add_failure(id, reason);
     }
 

@@ -11,7 +11,7 @@ use std::{
 
 use super::super::{
     action::Action,
-    call::{CANCELLED, CallState, Outcome, Within},
+    call::{CallState, Outcome, Within},
     data::Data,
     journal::fact::{Ended, Fact},
     members::Member,
@@ -19,7 +19,7 @@ use super::super::{
     version::{Copies, Source},
 };
 use crate::{
-    failure::Failure,
+    failure::{Failure, Reason},
     ids::{CallId, VersionId},
 };
 
@@ -116,7 +116,7 @@ impl Recording {
     /// Lets a failure be recorded before it becomes visible. Returns whether that is necessary.
     pub(in crate::core) fn record_failure(&mut self, data: &mut Data, id: CallId, failure: &Failure) -> bool {
         if data.journal.is_on() {
-            let fact = Fact::Failed { call: id, reason: failure.reason().to_owned() };
+            let fact = Fact::Failed { call: id, reason: failure.cause().clone() };
             self.record(data, fact, id, After::Failed(failure.clone()));
         }
         data.journal.is_on()
@@ -134,7 +134,7 @@ impl Recording {
             }
             let call = data.calls.get_mut(&id).expect("it can be cancelled");
             call.state = CallState::Recorded;
-            let failure = Failure::new(call.work.name(), id, CANCELLED);
+            let failure = Failure::new(call.work.name(), id, Reason::cancelled());
             self.outcomes.insert(id, After::Failed(failure));
             match cancelled.last_mut() {
                 Some(last) if last.end == id => last.end += 1,

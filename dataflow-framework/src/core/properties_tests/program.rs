@@ -6,9 +6,9 @@ use super::{Run, VARIABLES, Value, default_of, statement::Statement, written};
 use crate::{
     core::{
         Commute, Fact, Graph, Held, History, Input, Member, Merge, NewCall,
-        call::CANCELLED,
         graph_tests::{new_call, version},
     },
+    failure::Reason,
     ids::{Argument, CallId, VersionId},
     options::{OnFailure, Options},
 };
@@ -201,7 +201,7 @@ impl Run {
                 cancelled
                     .into_iter()
                     .flatten()
-                    .map(|call| Fact::Failed { call, reason: CANCELLED.to_owned() }),
+                    .map(|call| Fact::Failed { call, reason: Reason::cancelled() }),
             );
             return self.write();
         }
