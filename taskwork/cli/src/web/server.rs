@@ -1,7 +1,7 @@
 //! A small HTTP server for dashboards and health endpoints. Sizes, times and numbers of connections are bounded.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, VecDeque},
     convert::Infallible,
     error::Error,
     net::{IpAddr, SocketAddr},
@@ -26,8 +26,8 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::Failure;
 
-/// The maximum number of connections; further ones wait. It exceeds the number of event streams, so that streams do not
-/// block other requests.
+/// The maximum number of connections. A further one replaces that with the oldest request, so that slow clients do not
+/// block others. It exceeds the number of event streams, which are not replaced.
 const CONNECTIONS_MAX: usize = 256;
 /// The maximum number of connections from one address, so that one machine cannot block all others. Connections from
 /// this machine are not limited: a proxy serves many clients.
@@ -104,6 +104,10 @@ impl Deadline {
     pub fn end(&self) {
         self.0.send_replace(Some(Instant::now()));
     }
+
+    fn is_lifted(&self) -> bool {
+        self.0.borrow().is_none()
+    }
 }
 
 /// The address of the client. Each request has it as an extension.
@@ -152,9 +156,8 @@ where
     B::Error: Into<Box<dyn Error + Send + Sync>>,
 {
     let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-    let peers = Peers::default();
+    let (peers, connections) = (Peers::default(), Connections::default());
     loop {
-        let Ok(place) = Arc::clone(&room).acquire_owned().await else { continue };
         let (stream, peer) = match listener.accept().await {
             Ok((stream, peer)) => (stream, peer.ip()),
             Err(error) => {
@@ -167,20 +170,85 @@ where
             tracing::debug!(%peer, "a connection was refused: there are too many from its address");
             continue;
         };
+        if room.available_permits() == 0 {
+            connections.end_oldest();
+        }
+        let Ok(place) = Arc::clone(&room).acquire_owned().await else { continue };
         // Sends the last part of an answer without waiting for an acknowledgement of the part before.
         if let Err(error) = stream.set_nodelay(true) {
             tracing::debug!(%error, "a connection waits before it sends little");
         }
-        let (tls, service) = (tls.clone(), service.clone());
+        let (tls, service, connection) = (tls.clone(), service.clone(), connections.enter());
         tokio::spawn(async move {
             let (_place, _of_peer) = (place, of_peer);
-            let Some(tls) = tls else { return converse(stream, peer, service).await };
-            match time::timeout(HEAD_TIMEOUT, tls.accept(stream)).await {
-                Ok(Ok(stream)) => converse(stream, peer, service).await,
-                Ok(Err(error)) => tracing::debug!(%error, "a connection did not speak TLS"),
-                Err(_) => tracing::debug!("a TLS handshake timed out"),
+            let conversing = async {
+                let Some(tls) = tls else { return converse(stream, peer, &connection, service).await };
+                match time::timeout(HEAD_TIMEOUT, tls.accept(stream)).await {
+                    Ok(Ok(stream)) => converse(stream, peer, &connection, service).await,
+                    Ok(Err(error)) => tracing::debug!(%error, "a connection did not speak TLS"),
+                    Err(_) => tracing::debug!("a TLS handshake timed out"),
+                }
+            };
+            tokio::select! {
+                () = conversing => {}
+                () = connection.deadline.passed() => tracing::debug!("a connection was ended"),
             }
         });
+    }
+}
+
+/// The deadlines of the open connections, in the order of their last requests.
+#[derive(Debug, Clone, Default)]
+struct Connections(Arc<Mutex<VecDeque<Deadline>>>);
+
+/// An open connection, until it is dropped.
+#[derive(Debug)]
+struct Connection {
+    connections: Connections,
+    deadline: Deadline,
+}
+
+impl Connections {
+    fn open(&self) -> MutexGuard<'_, VecDeque<Deadline>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn enter(&self) -> Connection {
+        let deadline = Deadline::new();
+        self.open().push_back(deadline.clone());
+        Connection { connections: self.clone(), deadline }
+    }
+
+    /// Removes a connection; false if it was ended.
+    fn remove(&self, deadline: &Deadline) -> bool {
+        let mut open = self.open();
+        let place = open.iter().position(|other| Arc::ptr_eq(&other.0, &deadline.0));
+        place.is_some_and(|place| open.remove(place).is_some())
+    }
+
+    /// Ends the connection with the oldest request that has a deadline. A connection without a request counts from its
+    /// start.
+    fn end_oldest(&self) {
+        let mut open = self.open();
+        let place = open.iter().position(|deadline| !deadline.is_lifted());
+        if let Some(deadline) = place.and_then(|place| open.remove(place)) {
+            deadline.end();
+        }
+    }
+}
+
+impl Connection {
+    /// Notes that the connection has sent a request.
+    fn on_request(&self) {
+        if self.connections.remove(&self.deadline) {
+            self.connections.open().push_back(self.deadline.clone());
+        }
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.connections.remove(&self.deadline);
     }
 }
 
@@ -231,16 +299,16 @@ impl Drop for OfPeer {
 async fn converse<S, B>(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     peer: IpAddr,
+    connection: &Connection,
     service: S,
 ) where
     S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible>,
     B: Body + 'static,
     B::Error: Into<Box<dyn Error + Send + Sync>>,
 {
-    let deadline = Deadline::new();
-    let its = deadline.clone();
     let service = service_fn(move |mut request: Request<Incoming>| {
-        request.extensions_mut().insert(its.clone());
+        connection.on_request();
+        request.extensions_mut().insert(connection.deadline.clone());
         request.extensions_mut().insert(Peer(peer.to_canonical()));
         service.call(request)
     });
@@ -250,16 +318,20 @@ async fn converse<S, B>(
         .max_buf_size(HEAD_BYTES_MAX)
         .max_headers(HEADERS_MAX)
         .serve_connection(TokioIo::new(stream), service);
-    tokio::select! {
-        ended = serving => if let Err(error) = ended {
-            tracing::debug!(%error, "a connection has failed");
-        },
-        () = deadline.passed() => tracing::debug!("a connection was ended"),
+    if let Err(error) = serving.await {
+        tracing::debug!(%error, "a connection has failed");
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::io::ErrorKind;
+
+    use tokio::{
+        io::{AsyncReadExt as _, AsyncWriteExt as _},
+        net::TcpStream,
+    };
+
     use super::*;
 
     #[test]
@@ -276,5 +348,51 @@ mod tests {
         assert!(own.iter().all(Option::is_some));
         drop((all, others, own));
         assert!(peers.numbers().is_empty());
+    }
+
+    #[test]
+    fn oldest_connection_without_stream_is_replaced() {
+        let connections = Connections::default();
+        let [stream, active, idle, newest] = std::array::from_fn(|_| connections.enter());
+        let is_ended = |connection: &Connection| {
+            connection.deadline.0.borrow().is_some_and(|deadline| deadline <= Instant::now())
+        };
+        stream.deadline.lift();
+        active.on_request();
+        connections.end_oldest();
+        assert_eq!([&stream, &active, &idle, &newest].map(is_ended), [false, false, true, false]);
+        idle.on_request();
+        connections.end_oldest();
+        assert_eq!([&stream, &active, &newest].map(is_ended), [false, false, true]);
+        drop((stream, active, idle, newest));
+        assert!(connections.open().is_empty());
+    }
+
+    #[tokio::test]
+    async fn request_behind_more_half_open_connections_than_allowed_is_answered() {
+        let listener = listen("--listen", "127.0.0.1:0".parse().unwrap()).unwrap();
+        let at = listener.local_addr().unwrap();
+        let alive = |_| async { Ok::<_, Infallible>(Response::new("alive".to_owned())) };
+        let server = tokio::spawn(serve(listener, None, service_fn(alive)));
+        let mut half_open = Vec::new();
+        for _ in 0..=CONNECTIONS_MAX {
+            let mut stream = TcpStream::connect(at).await.unwrap();
+            stream.write_all(b"GET /livez HTTP/1.1\r\nhost: localhost\r\n").await.unwrap();
+            half_open.push(stream);
+        }
+        let mut stream = TcpStream::connect(at).await.unwrap();
+        stream
+            .write_all(b"GET /livez HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")
+            .await
+            .unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        assert!(answer.ends_with("alive"), "{answer}");
+        // The first one was ended without an answer, and the last one is still open: no time limit has passed.
+        assert_eq!(half_open[0].read(&mut [0]).await.unwrap_or(0), 0);
+        assert!(
+            half_open[CONNECTIONS_MAX].try_read(&mut [0]).is_err_and(|e| e.kind() == ErrorKind::WouldBlock)
+        );
+        server.abort();
     }
 }
