@@ -22,7 +22,7 @@ use taskwork_cli::{
     Failure,
     command::{
         BuildArguments, ClusterArguments, Completions, Level, LogArguments, NodeArguments, Notes, Patience,
-        ended, interruptible, not_parsed, print, run_node, runtime, tell,
+        ended, interruptible, not_parsed, print, run_node, runtime, submitter, tell,
     },
     note,
 };
@@ -381,11 +381,6 @@ async fn succeed(service: &Service, routine: &str, work: Work) -> Result<Ran, Fa
     }
     let reason = status.reason.unwrap_or_default();
     Err(Failure::failed(format!("job {id} is {}: {reason}", status.state)))
-}
-
-/// Returns the name of the user, for display.
-fn submitter() -> String {
-    std::env::var("USER").unwrap_or_else(|_| "unknown".to_owned())
 }
 
 /// Parses the argument of a call or a search.

@@ -9,6 +9,7 @@ pub use crate::{
     interrupts::{Notes, interruptible},
     log::{Level, LogArguments},
     manual::{Completions, completions},
+    naming::submitter,
     node::{Arguments as NodeArguments, run as run_node},
     program::{ended, not_parsed},
     submit::goes_on,

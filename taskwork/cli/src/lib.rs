@@ -89,6 +89,7 @@ mod outputs;
 mod solve;
 mod notice;
 mod node;
+mod naming;
 mod submit;
 #[cfg(feature = "health")]
 mod health;

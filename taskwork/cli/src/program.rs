@@ -19,7 +19,7 @@ use crate::{
     Failure, Prepared,
     failure::{lost_output, note_lost, print, tell},
     manual::Completions,
-    node, solve, submit, version,
+    naming, node, solve, submit, version,
 };
 
 /// A program on the runtime.
@@ -98,6 +98,8 @@ impl Subcommand for NoMore {
 
 /// The name of the command that runs a node.
 const NODE: &str = "node";
+/// The name of the command that submits a job.
+const SUBMIT: &str = "submit";
 
 #[derive(Parser)]
 struct CommandLine<A: Args, M: Subcommand> {
@@ -182,7 +184,11 @@ pub fn run<P: Program>(arguments: impl IntoIterator<Item = impl Into<OsString> +
             more.and_then(|()| node::run(&arguments, kinds, P::NAME, P::VERSION))
         }
         Commands::Submit(submit::Arguments { program, options }) => {
-            submit::run(options, P::NAME, P::VERSION, || P::prepare(program))
+            let arguments = P::Arguments::augment_args(Command::new(P::NAME));
+            let given = matches.subcommand_matches(SUBMIT);
+            let job_name = given
+                .map_or_else(|| P::NAME.to_owned(), |given| naming::job_name(P::NAME, &arguments, given));
+            submit::run(options, job_name, P::NAME, P::VERSION, || P::prepare(program))
         }
         #[cfg(feature = "health")]
         Commands::Health(arguments) => health::run(&arguments),

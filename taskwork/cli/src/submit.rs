@@ -13,6 +13,7 @@ use crate::{
     interrupts::{Notes, interruptible, terminated},
     job_log::{JobLogArguments, Viewing},
     log::{Level, LogArguments},
+    naming::submitter,
     prepared::Waits,
     target::{ClusterArguments, Patience, job_id, merged, runtime},
 };
@@ -35,7 +36,7 @@ pub(crate) struct Options {
     cluster: ClusterArguments,
     #[command(flatten)]
     patience: Patience,
-    /// A name for the job. [default: the program's name]
+    /// A name for the job. [default: the program and its arguments without options, such as `tsp berlin52.tsp`]
     #[arg(long)]
     name: Option<String>,
     /// Wait until the job is over and print its result; Ctrl-C then cancels the job. By default the job's id is
@@ -127,6 +128,7 @@ pub(crate) struct Target {
 /// Submits the job of a program with this name and version.
 pub(crate) fn run(
     options: Options,
+    job_name: String,
     name: &str,
     version: &str,
     prepare: impl FnOnce() -> Result<Prepared, Failure>,
@@ -136,6 +138,7 @@ pub(crate) fn run(
     let release = options.build.release(name, version)?;
     let client = options.cluster.client(&notes)?;
     let prepared = prepare()?;
+    let options = Options { name: options.name.or(Some(job_name)), ..options };
     run_prepared(options, notes, client, release, prepared)
 }
 
@@ -152,7 +155,8 @@ fn run_prepared(
     } = options;
     let require = merged("--require", &require)?;
     let DataArguments { listen, advertise, copies } = data;
-    let mut client = client.release(release.clone()).submitter(whoami()).patience(Some(patience.of_a_step()));
+    let mut client =
+        client.release(release.clone()).submitter(submitter()).patience(Some(patience.of_a_step()));
     client = client.listen(listen);
     if let Some(address) = advertise {
         client = client.advertise(address);
@@ -262,13 +266,6 @@ async fn hand_over(job: &dyn Waits, target: &Target) -> Result<(), Failure> {
 /// Returns a hint for the user of an interrupted wait for the job.
 pub fn goes_on(job: &JobId) -> String {
     format!("Job {job} may go on without it: taskwork wait {job} gives its result")
-}
-
-/// Returns the name of the submitter; informational only.
-fn whoami() -> String {
-    let user = std::env::var("USER").or_else(|_| std::env::var("LOGNAME"));
-    let name: String = user.unwrap_or_default().chars().filter(|c| !c.is_control()).take(64).collect();
-    if name.is_empty() { "unknown".to_owned() } else { name }
 }
 
 impl Target {
