@@ -6,6 +6,8 @@ import { count, duration, isOver, known, quantile, total, whole } from "./text.j
 const orNull = (value) => (known(value) ? value : null);
 
 export const jobName = (id, about) => about?.record?.name || id;
+// Several jobs may have the same name.
+export const jobWithId = (id, about) => (jobName(id, about) === id ? id : `${jobName(id, about)} (${id})`);
 export const release = (of) => `${of.program} ${of.program_version}`;
 
 // Caches the result of `make` for each tick.
@@ -150,7 +152,7 @@ export function warnings() {
   const warn = (level, text, href) => found[level].push({ level, text, href });
   for (const { id, about, series, nodes } of openJobs()) {
     const { stage, missing, lost, set_aside: aside, pool, open_tasks: open, latencies } = about;
-    const name = `Job ${jobName(id, about)}`;
+    const name = `Job ${jobWithId(id, about)}`;
     const say = (level, text) => warn(level, name + text, `#/job/${encodeURIComponent(id)}`);
     if (stage === "abandoned") say("bad", ": its submission was not completed, and its submitter is gone");
     if (missing) say("bad", ` waits: ${missing}`);

@@ -3,7 +3,7 @@
 import { chart, glyph } from "./charts.js";
 import { data, now } from "./data.js";
 import { choice, choose, em, h } from "./dom.js";
-import { jobName, release, times } from "./model.js";
+import { jobName, jobWithId, release, times } from "./model.js";
 import { classEnd, duration, exact, isOver, known, maybe, moment, number, percent, quantile, state, total, unknown, whole } from "./text.js";
 
 // The reasons why a value is unknown.
@@ -21,7 +21,7 @@ export const WHY = {
 };
 
 export const link = (page, name, text = name) => h("a", { href: `#/${page}/${encodeURIComponent(name)}` }, text);
-export const jobLink = (id) => link("job", id, jobName(id, data.snapshot.jobs[id]?.about));
+export const jobLink = (id) => link("job", id, jobWithId(id, data.snapshot.jobs[id]?.about));
 export const links = (ids) => ids.map((id, at) => [at > 0 && ", ", jobLink(id)]);
 export const muted = (...text) => h("span", { class: "muted" }, text);
 export const nothing = (text) => h("p", { class: "muted" }, text);
