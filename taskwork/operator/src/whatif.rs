@@ -25,7 +25,7 @@ use super::{
         explain,
         memory::{Memory, Said},
         observed::{self, Scope},
-        rounds::Sight,
+        sight::Sight,
     },
 };
 

@@ -17,6 +17,7 @@ pub(super) mod fixtures;
 pub(super) mod memory;
 pub(super) mod observed;
 pub(super) mod rounds;
+pub(super) mod sight;
 
 use std::{
     path::PathBuf,
@@ -45,7 +46,8 @@ use tokio::{
 use self::{
     memory::{MACHINES_MAX, Said},
     observed::Scope,
-    rounds::{Controller, Mind, Outcome, Sight, recall},
+    rounds::{Controller, Mind, Outcome, recall},
+    sight::Sight,
 };
 use super::connection::Common;
 

@@ -2,14 +2,13 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
 use taskwork::{
     Client, JobId, NodeId,
     client::{ErrorKind, NotWritten, ScalingOffice},
-    view::{Content, Event, Snapshot, View},
+    view::Snapshot,
 };
 use taskwork_cli::Failure;
 use taskwork_scale::{
@@ -23,6 +22,7 @@ use super::{
     demand::{self, Demand, Newest},
     memory::{self, Memory, Said, UNSERVED_SHOWN_MAX},
     observed::{self, Scope},
+    sight::Sight,
 };
 
 /// The maximum time of a request to ZooKeeper in a round; the next round repeats it.
@@ -33,42 +33,6 @@ const ACTING_MAX: Duration = Duration::from_secs(30);
 const HELD_FOR: Duration = Duration::from_secs(2);
 /// The difference between the clock and the elapsed time that counts as a clock jump, in milliseconds.
 const LEAP_MS: u64 = 60_000;
-
-/// The last observed state of the cluster.
-#[derive(Default)]
-pub(crate) struct Sight {
-    seen: Mutex<Seen>,
-}
-
-#[derive(Default)]
-struct Seen {
-    view: View,
-    is_whole: bool,
-}
-
-impl Sight {
-    fn seen(&self) -> MutexGuard<'_, Seen> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Applies an observed event.
-    pub(crate) fn apply(&self, event: &Event) {
-        let mut seen = self.seen();
-        match event.content {
-            Content::Found => seen.is_whole = true,
-            Content::Lost => seen.is_whole = false,
-            _ => {}
-        }
-        seen.view.apply(event);
-    }
-
-    /// Returns the cluster, unless its state is incomplete or out of date.
-    pub(crate) fn snapshot(&self) -> Option<Snapshot> {
-        let seen = self.seen();
-        let is_current = seen.is_whole && seen.view.silent_since_ms().is_none() && seen.view.seq() > 0;
-        is_current.then(|| seen.view.snapshot())
-    }
-}
 
 /// The settings and clients of a controller.
 pub(super) struct Controller<'a> {
@@ -93,6 +57,8 @@ pub(super) struct Mind {
     written: Vec<u8>,
     /// The reason why the last round did nothing; kept so that it is logged once.
     hindrance: Option<String>,
+    /// Whether that was logged as a warning.
+    is_warned: bool,
     /// The warnings of the last round; kept so that each is logged once.
     warned: BTreeSet<String>,
     /// The time of the last round, by the monotonic clock and by the observer's clock.
@@ -148,8 +114,8 @@ impl Mind {
         let connector = controller.connector;
         let limits = Limits { request_max: connector.request_max(), ..Limits::default() };
         let fleet = Fleet::new(connector.offers().to_vec(), limits, fleet);
-        let (hindrance, warned, last) = (None, BTreeSet::new(), None);
-        Self { fleet, policy, newest, said, written, hindrance, warned, last }
+        let (hindrance, is_warned, warned, last) = (None, false, BTreeSet::new(), None);
+        Self { fleet, policy, newest, said, written, hindrance, is_warned, warned, last }
     }
 
     /// Returns the reason why the last round did nothing.
@@ -160,8 +126,14 @@ impl Mind {
     fn is_hindered(&mut self, why: String) -> Outcome {
         if self.hindrance.as_ref() != Some(&why) {
             tracing::warn!("{why}; until that is resolved, nothing is changed");
-            self.hindrance = Some(why);
+            (self.hindrance, self.is_warned) = (Some(why), true);
         }
+        Outcome::Hindered
+    }
+
+    /// Waits for the first read of the cluster, which takes up to some seconds at each start and needs no warning.
+    fn on_first_read(&mut self) -> Outcome {
+        self.hindrance.get_or_insert_with(|| "the cluster has not been read yet".to_owned());
         Outcome::Hindered
     }
 
@@ -243,15 +215,18 @@ impl Controller<'_> {
     /// Observes, decides and acts once. Without an office nothing is written or done.
     pub(super) async fn round(&self, mind: &mut Mind, mut office: Option<&mut ScalingOffice>) -> Outcome {
         let Some(snapshot) = self.sight.snapshot() else {
-            return mind
-                .is_hindered("the cluster has not been read yet, or ZooKeeper does not answer".to_owned());
+            return if self.sight.is_first_read() {
+                mind.on_first_read()
+            } else {
+                mind.is_hindered("ZooKeeper does not answer".to_owned())
+            };
         };
         let listing = if office.is_some() { self.connector.list() } else { self.connector.look() };
         let machines = match in_time("list its machines", listing).await {
             Ok(machines) => machines,
             Err(refusal) => return mind.is_hindered(format!("the machines are not known: {refusal}")),
         };
-        if mind.hindrance.take().is_some() {
+        if mind.hindrance.take().is_some() && std::mem::take(&mut mind.is_warned) {
             tracing::info!("the cluster and its machines are known again");
         }
         mind.mind_the_clock(Instant::now(), snapshot.cluster.at_ms);
