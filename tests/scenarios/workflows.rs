@@ -269,6 +269,9 @@ fn joining_node_gets_calls_at_once() {
     run(|scene| {
         let new = scene.cluster.start_node("mesh", &["--workers", "1"]).unwrap();
         scene.cluster.wait_for_log(new, FOLLOWS).unwrap();
+        let log = scene.cluster.log(new);
+        let line = log.lines().find(|line| line.contains(FOLLOWS)).unwrap();
+        assert!(line.contains("job{job=j-0000000000 node=n"), "{line}");
     });
 }
 

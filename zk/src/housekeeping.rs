@@ -52,7 +52,7 @@ pub async fn keep_house(
     let forgotten = too_old(&jobs, keep, now_ms);
     for name in &forgotten {
         tracing::info!(
-            job = name,
+            job = %name,
             "the job is forgotten: it ended long ago, or later jobs or their results need its place"
         );
         job::forget(store, cluster, name).await?;

@@ -24,12 +24,14 @@ pub struct JobQueue {
     member: Member,
     /// Jobs that are over, or for other nodes; they are not read again.
     passed: BTreeSet<String>,
+    /// The programs and versions of skipped jobs that were logged.
+    foreign: BTreeSet<(String, String)>,
 }
 
 impl JobQueue {
     /// Creates the queue for a node.
     pub fn new(store: Arc<dyn Store>, cluster: ClusterPaths, member: Member) -> Self {
-        Self { store, cluster, member, passed: BTreeSet::new() }
+        Self { store, cluster, member, passed: BTreeSet::new(), foreign: BTreeSet::new() }
     }
 
     /// Waits for a job that this node can start in addition to its active jobs: the one with the highest priority,
@@ -85,7 +87,7 @@ impl JobQueue {
             // Messages name their job by its number, and this name contains no number.
             if job_number(&name).is_none() {
                 tracing::warn!(
-                    job = name,
+                    job = %name,
                     "a znode among the jobs has a name that no job has; it is skipped"
                 );
                 self.pass(name);
@@ -156,13 +158,17 @@ impl JobQueue {
         Ok(Waits::NoLonger)
     }
 
-    fn explain(&self, job: &str, record: &JobRecord) {
+    fn explain(&mut self, job: &str, record: &JobRecord) {
         if let Err(Lacks::Labels(missing)) = self.member.takes(record) {
-            tracing::info!(job, %missing, "a job waits for nodes with labels that this one does not have");
+            tracing::info!(%job, %missing, "a job waits for nodes with labels that this one does not have");
+            return;
+        }
+        // One line for each program, and not one for each of its jobs.
+        if !self.foreign.insert((record.program.clone(), record.program_version.clone())) {
             return;
         }
         tracing::info!(
-            job,
+            %job,
             program = record.program,
             version = record.program_version,
             runs = self.member.program,

@@ -187,7 +187,7 @@ impl Leading {
                 graph.lost(member);
                 (before, graph.figures().repeated)
             });
-            tracing::info!(%node, repeated = repeated - before, "a node is gone that ran calls");
+            tracing::info!(member = %node, repeated = repeated - before, "a node is gone that ran calls");
         }
         self.on_reports_complete(node);
     }
@@ -230,7 +230,7 @@ impl Leading {
         // As one change, so that all consequences are decided and sent together.
         self.engine.change(|graph| all.into_iter().for_each(|news| self.engine.hear(graph, member, news)));
         if leaves {
-            tracing::info!(node = %from, "a node leaves, and is given no more calls");
+            tracing::info!(member = %from, "a node leaves, and is given no more calls");
         }
         if is_all_told {
             self.on_reports_complete(from);

@@ -141,7 +141,7 @@ mod tests {
             ("off", "off"),
             ("warn, taskwork=debug,", "warn,taskwork=debug"),
             ("taskwork::shell=trace,zk=off", "taskwork::shell=trace,zk=off"),
-            ("[job{id=j-0000000003}]=debug", "[job{id=j-0000000003}]=debug"),
+            ("[job{job=j-0000000003}]=debug", "[job{job=j-0000000003}]=debug"),
         ] {
             assert_eq!(filter(good).as_deref(), Ok(taken));
             assert!(EnvFilter::builder().parse(taken).is_ok(), "{taken}");

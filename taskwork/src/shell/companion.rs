@@ -14,6 +14,7 @@ use std::{
 };
 
 use tokio::{runtime, time::Duration};
+use tracing::{Instrument as _, Span};
 
 use super::{dispatch::Dispatch, latch::Latch, transport::Carrier};
 use crate::{
@@ -72,6 +73,7 @@ impl Host {
                 LEFT_BEHIND.fetch_sub(1, Relaxed);
             }
         };
+        let span = tracing::info_span!("job", %job, %node);
         let left_behind = LEFT_BEHIND.load(Relaxed);
         if left_behind >= LEFT_BEHIND_MAX {
             over(Err(format!("{left_behind} companions of earlier jobs on this node are still running")));
@@ -82,7 +84,7 @@ impl Host {
                 let its_over = over.clone();
                 let running =
                     thread::Builder::new().name(format!("companion {}", job.number())).spawn(move || {
-                        its_over(run_here(run, context));
+                        its_over(run_here(run, context, span));
                     });
                 if let Err(error) = running {
                     over(Err(format!("the thread could not be started: {error}")));
@@ -90,7 +92,7 @@ impl Host {
             }
             Stage::Here => {
                 tokio::spawn(async move {
-                    let running = tokio::spawn(async move { run(context).await });
+                    let running = tokio::spawn(async move { run(context).await }.instrument(span));
                     over(running.await.unwrap_or_else(|error| Err(error.to_string())));
                 });
             }
@@ -121,10 +123,10 @@ impl Drop for Host {
     }
 }
 
-fn run_here(run: Run, context: CompanionContext) -> Result<(), String> {
+fn run_here(run: Run, context: CompanionContext, span: Span) -> Result<(), String> {
     let runtime = runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| format!("the runtime could not be started: {error}"))?;
-    let running = AssertUnwindSafe(|| runtime.block_on(async { run(context).await }));
+    let running = AssertUnwindSafe(|| runtime.block_on(async { run(context).await }.instrument(span)));
     let outcome = catch_unwind(running).unwrap_or_else(|panic| Err(panicked(&*panic)));
     // Work that the companion still runs on other threads is not awaited, even after a panic.
     runtime.shutdown_background();

@@ -159,14 +159,14 @@ impl Kept {
                 let Retried::Begun(_) = job::retry(&*tracked.store, &cluster, &name, &key).await? else {
                     return Ok((tracked, Some(record)));
                 };
-                tracing::info!(job = name, "the tasks that the job had set aside are retried");
+                tracing::info!(job = %name, "the tasks that the job had set aside are retried");
                 return Ok((tracked, None));
             }
             if record.state.is_over() {
                 return Ok((tracked, Some(record)));
             }
             job::resume(&*tracked.store, &cluster, &name).await?;
-            tracing::info!(job = name, dir = %self.dir.display(), "the job of the directory continues");
+            tracing::info!(job = %name, dir = %self.dir.display(), "the job of the directory continues");
             return Ok((tracked, None));
         }
         self.write(&*store, &cluster).await?;

@@ -172,7 +172,7 @@ impl RunningNode {
             EventKind::Joined,
             format!("with {} workers", seat.workers),
         );
-        let span = tracing::info_span!("job", id = %job, node = %seat.node);
+        let span = tracing::info_span!("job", %job, node = %seat.node);
         let loops = span.in_scope(|| coordination.start(orders_out, leave_requests_out, journal_out));
         let driver = Driver {
             probe: Arc::clone(&seat.probe),

@@ -395,7 +395,7 @@ impl SeatJobs<'_> {
             },
             Ok(Next::Job(name, _)) if self.rested.contains(&name) => {
                 tracing::info!(
-                    node = %self.seat.node, job = name,
+                    node = %self.seat.node, job = %name,
                     "a suspended job was resumed; the node leaves its other jobs and joins again"
                 );
                 self.set_intent(Intent::Renew);

@@ -145,7 +145,7 @@ impl<'a> Submission<'a> {
             Ok(()) => self.stage = Stage::New,
             Err(error) => {
                 tracing::debug!(
-                    job = id, %error,
+                    job = %id, %error,
                     "the written part of the job stays; taskwork forget removes it"
                 );
             }
