@@ -15,14 +15,14 @@ use std::{
     thread,
 };
 
-use clap::{Args, CommandFactory as _, Parser, Subcommand};
+use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use serde_json::{json, value::RawValue};
 use taskwork::{Client, JobId, Kinds, LabelError, Labels, Release};
 use taskwork_cli::{
     Failure,
     command::{
         BuildArguments, ClusterArguments, Completions, Level, LogArguments, NodeArguments, Notes, Patience,
-        ended, interruptible, not_parsed, print, run_node, runtime, submitter, tell,
+        ended, interruptible, not_parsed, print, run_node, runtime, submitter, tell, with_notes,
     },
     note,
 };
@@ -214,7 +214,10 @@ pub fn main() -> ExitCode {
 
 /// Runs a command line; the first argument is the name of the program.
 pub fn run(arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> ExitCode {
-    let CommandLine { command } = match CommandLine::try_parse_from(arguments) {
+    let CommandLine { command } = match with_notes(CommandLine::command())
+        .try_get_matches_from(arguments)
+        .and_then(|matches| CommandLine::from_arg_matches(&matches))
+    {
         Ok(line) => line,
         Err(error) => return not_parsed(&error, NAME, VERSION),
     };

@@ -136,7 +136,7 @@ fn waiting_for_job_without_result_states_reason() {
     assert_eq!((submitter.code, wait.code), (1, 1), "{submitter:?} {wait:?}");
     assert!(wait.err.contains("was cancelled: enough"), "{wait:?}");
     let nobody = cluster.run("taskwork", &["wait", "77"]).unwrap();
-    assert!(nobody.code == 2 && nobody.err.contains("no job j-0000000077"), "{nobody:?}");
+    assert!(nobody.code == 5 && nobody.err.contains("no job j-0000000077"), "{nobody:?}");
 
     let (submitter, id) = begin_to_wait(&cluster, &[]);
     let wait = cluster.begin("taskwork", &["wait", &id]).unwrap();
@@ -178,8 +178,8 @@ fn commands_leave_no_session() {
         for command in [&["status"][..], &["nodes"], &["jobs"], &["job", "0"]] {
             assert_eq!(cluster.run("taskwork", command).unwrap().code, 0, "{command:?}");
         }
-        for wrong in [&["job", "77"][..], &["status", "--cluster", "x"], &["drain", "nobody"]] {
-            assert_eq!(cluster.run("taskwork", wrong).unwrap().code, 2, "{wrong:?}");
+        for missing in [&["job", "77"][..], &["status", "--cluster", "x"], &["drain", "nobody"]] {
+            assert_eq!(cluster.run("taskwork", missing).unwrap().code, 5, "{missing:?}");
         }
         assert_eq!(cluster.run("tree", &["submit", "3"]).unwrap().code, 0);
     }

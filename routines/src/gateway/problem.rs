@@ -50,6 +50,7 @@ impl From<ServiceError> for Problem {
             | ServiceError::Unserved(_) => (StatusCode::INTERNAL_SERVER_ERROR, false),
             ServiceError::Client(error) => match error.kind() {
                 ErrorKind::Usage => (StatusCode::BAD_REQUEST, false),
+                ErrorKind::NotFound => (StatusCode::NOT_FOUND, false),
                 ErrorKind::Failed => (StatusCode::CONFLICT, false),
                 _ => (StatusCode::SERVICE_UNAVAILABLE, true),
             },

@@ -8,7 +8,7 @@ pub use crate::{
     failure::{print, tell},
     interrupts::{Notes, interruptible},
     log::{Level, LogArguments},
-    manual::{Completions, completions},
+    manual::{Completions, completions, with_notes},
     naming::submitter,
     node::{Arguments as NodeArguments, run as run_node},
     program::{ended, not_parsed},

@@ -31,6 +31,7 @@ enum Code {
     /// A node's drain deadline passed before it had transferred all its tasks. A supervisor need not restart it on a
     /// machine that is going away.
     Late = 4,
+    NotFound = 5,
     Interrupted = 130,
 }
 
@@ -78,6 +79,7 @@ impl From<ClientError> for Failure {
     fn from(error: ClientError) -> Self {
         let code = match error.kind() {
             ErrorKind::Usage => Code::Usage,
+            ErrorKind::NotFound => Code::NotFound,
             ErrorKind::Failed => Code::Failed,
             _ => Code::Unreachable,
         };
@@ -88,7 +90,9 @@ impl From<ClientError> for Failure {
                 let said = format!("ZooKeeper at {hosts} has not answered since {since}, for {waited} s");
                 Self { code, error: said.into(), is_premature: true }
             }
-            ClientError::NoJob { .. } => Self::usage(format!("{error}: see taskwork jobs")),
+            ClientError::NoJob { .. } => {
+                Self { code, error: format!("{error}: see taskwork jobs").into(), is_premature: false }
+            }
             _ => Self { code, error: error.into(), is_premature: false },
         }
     }
@@ -166,6 +170,15 @@ pub(crate) fn lost_output() -> Option<Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn missing_job_has_other_exit_code_than_wrong_usage() {
+        let code = |error: ClientError| Failure::from(error).code;
+        let none = ClientError::NoJob { cluster: "c".to_owned(), job: "j-0000000007".parse().unwrap() };
+        assert_eq!(code(none), Code::NotFound);
+        assert_eq!(code(ClientError::NoNode { reason: "no node n1".to_owned() }), Code::NotFound);
+        assert_eq!(code(ClientError::Invalid { reason: "a name".to_owned() }), Code::Usage);
+    }
 
     #[test]
     fn abandoned_node_has_other_exit_code_than_broken_one() {

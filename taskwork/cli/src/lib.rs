@@ -70,8 +70,8 @@
 //! that and its exit code is not 0; a closed pipe (`… | head`) is no error.
 //!
 //! The exit code is 0 for success, 1 if the job failed or was stopped, 2 for wrong usage or input, 3 if the cluster
-//! could not be reached, 4 if a node's drain deadline passed before it had transferred all its tasks, and 130 if Ctrl-C
-//! interrupted the command.
+//! could not be reached, 4 if a node's drain deadline passed before it had transferred all its tasks, 5 if there is no
+//! such cluster, job or node, and 130 if Ctrl-C interrupted the command.
 
 pub mod printable;
 mod failure;

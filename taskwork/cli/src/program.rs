@@ -18,7 +18,7 @@ use crate::manual::Man;
 use crate::{
     Failure, Prepared,
     failure::{lost_output, note_lost, print, tell},
-    manual::Completions,
+    manual::{Completions, with_notes},
     naming, node, solve, submit, version,
 };
 
@@ -164,7 +164,7 @@ pub fn not_parsed(error: &clap::Error, name: &str, version: &str) -> ExitCode {
 /// Runs a command line; the first argument is the name of the program.
 pub fn run<P: Program>(arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> ExitCode {
     let command = command::<P>();
-    let parsed = command.clone().try_get_matches_from(arguments);
+    let parsed = with_notes(command.clone()).try_get_matches_from(arguments);
     let parsed = parsed.and_then(|matches| {
         let line = CommandLine::<P::Arguments, P::More>::from_arg_matches(&matches)?;
         Ok((line, matches))

@@ -2,13 +2,13 @@
 
 use std::{ffi::OsString, path::PathBuf, process::ExitCode, time::Duration};
 
-use clap::{CommandFactory as _, Parser, Subcommand};
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use taskwork::{JobId, client::doctor};
 use taskwork_cli::{
     Failure,
     command::{
         ClusterArguments, Completions, Level, Man, Notes, ended, goes_on, interruptible, job_id, not_parsed,
-        print, runtime, seconds,
+        print, runtime, seconds, with_notes,
     },
 };
 
@@ -182,7 +182,8 @@ pub fn main() -> ExitCode {
 
 /// Runs a command line; the first argument is the name of the command.
 pub fn run(arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> ExitCode {
-    match CommandLine::try_parse_from(arguments) {
+    let matches = with_notes(CommandLine::command()).try_get_matches_from(arguments);
+    match matches.and_then(|matches| CommandLine::from_arg_matches(&matches)) {
         Ok(line) => ended(perform(line.command)),
         Err(error) => not_parsed(&error, NAME, env!("CARGO_PKG_VERSION")),
     }

@@ -9,7 +9,7 @@ use std::{
 
 use clap::{Command, CommandFactory as _, Parser, ValueEnum as _};
 use clap_complete::Shell;
-use taskwork_cli::command::{Man, completions};
+use taskwork_cli::command::{Man, completions, with_notes};
 
 use super::CommandLine;
 
@@ -43,6 +43,16 @@ fn completions_name_every_command_in_every_shell() {
 }
 
 #[test]
+fn help_lists_exit_codes_and_environment() {
+    for line in [&["taskwork", "--help"][..], &["taskwork", "wait", "--help"]] {
+        let help = with_notes(CommandLine::command()).try_get_matches_from(line).unwrap_err().to_string();
+        for part in ["5                      there is no such", "TASKWORK_ZK_AUTH       as --zk-auth"] {
+            assert!(help.contains(part), "no {part:?} in {help}");
+        }
+    }
+}
+
+#[test]
 fn bash_completions_have_valid_syntax() {
     let text = completions(&mut CommandLine::command(), Shell::Bash);
     let mut shell = Process::new("bash").arg("-n").stdin(Stdio::piped()).spawn().expect("bash is needed");
@@ -59,7 +69,12 @@ fn man_pages_cover_every_command_and_are_reproducible() {
     let first = read("taskwork.1");
     for name in names(&CommandLine::command()) {
         assert!(first.contains(&name.replace('-', "\\-")), "taskwork.1 does not name {name}");
-        assert!(read(&format!("taskwork-{name}.1")).contains(".SH NAME"));
+        let page = read(&format!("taskwork-{name}.1"));
+        assert!(page.contains(".SH NAME") && page.contains("taskwork(1)"), "{name}");
+    }
+    let page = read("taskwork-wait.1");
+    for part in ["EXIT STATUS", "there is no such cluster, job or node", "ENVIRONMENT", "TASKWORK_ZK_AUTH"] {
+        assert!(page.contains(part), "no {part} in {page}");
     }
     man(&out).run(CommandLine::command()).unwrap();
     assert_eq!(read("taskwork.1"), first);

@@ -97,6 +97,8 @@ pub enum ClientError {
 pub enum ErrorKind {
     /// The request is invalid, or not permitted with these credentials: a retry does not help.
     Usage,
+    /// There is no such cluster, job or node.
+    NotFound,
     /// The job has failed, or is in a state in which the operation is not possible.
     Failed,
     /// ZooKeeper could not be reached, or was unavailable for too long.
@@ -107,9 +109,8 @@ impl ClientError {
     /// Returns the category of the error.
     pub fn kind(&self) -> ErrorKind {
         match self {
-            Self::Invalid { .. } | Self::NoCluster { .. } | Self::NoJob { .. } | Self::NoNode { .. } => {
-                ErrorKind::Usage
-            }
+            Self::Invalid { .. } => ErrorKind::Usage,
+            Self::NoCluster { .. } | Self::NoJob { .. } | Self::NoNode { .. } => ErrorKind::NotFound,
             Self::Unreachable { .. } | Self::GaveUp { .. } => ErrorKind::Unreachable,
             Self::Forgotten { .. } | Self::WrongState { .. } | Self::TimedOut { .. } => ErrorKind::Failed,
             Self::Job(error) => error.kind(),

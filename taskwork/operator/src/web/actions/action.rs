@@ -201,12 +201,10 @@ pub(super) fn asked_before(node: &str) -> Failed {
 impl From<ClientError> for Failed {
     fn from(error: ClientError) -> Self {
         let status = match &error {
-            ClientError::NoJob { .. } | ClientError::NoNode { .. } | ClientError::NoCluster { .. } => {
-                StatusCode::NOT_FOUND
-            }
             ClientError::TimedOut { .. } => StatusCode::GATEWAY_TIMEOUT,
             error => match error.kind() {
                 ErrorKind::Usage => StatusCode::BAD_REQUEST,
+                ErrorKind::NotFound => StatusCode::NOT_FOUND,
                 ErrorKind::Unreachable => StatusCode::SERVICE_UNAVAILABLE,
                 _ => StatusCode::CONFLICT,
             },
