@@ -8,7 +8,7 @@ use std::{
 use taskwork::Release;
 
 /// The commit found by the build script; empty if unknown.
-const COMMIT: &str = env!("TASKWORK_COMMIT");
+pub(crate) const COMMIT: &str = env!("TASKWORK_COMMIT");
 /// The time of the commit, or the value of `SOURCE_DATE_EPOCH`, in seconds since 1970.
 const EPOCH: &str = env!("TASKWORK_EPOCH");
 

@@ -2,6 +2,8 @@
 
 use taskwork::Histogram;
 
+use crate::version::COMMIT;
+
 /// The metrics of one name.
 #[derive(Debug)]
 pub struct Family {
@@ -42,4 +44,12 @@ pub enum Value {
     Number(f64),
     /// Durations.
     Times(Histogram),
+}
+
+/// Returns the version and the commit of the runtime in this process.
+pub fn build_info() -> Family {
+    let labels = vec![("version", env!("CARGO_PKG_VERSION").to_owned()), ("commit", COMMIT.to_owned())];
+    let samples = vec![(labels, Value::Number(1.0))];
+    let help = "The version of the runtime, and the commit that it was built from. Always 1.";
+    Family { name: "build_info", help, kind: Kind::Gauge, samples }
 }

@@ -2,11 +2,11 @@
 
 use taskwork::{Figures, Health, JobId, client::NodeFigures};
 
-use super::family::{Family, HANDLING, JOB, Kind, Labels, Value};
+use super::family::{Family, HANDLING, JOB, Kind, Labels, Value, build_info};
 
 /// Returns the metrics of a node.
 pub fn of_node(health: &Health) -> Vec<Family> {
-    let mut families = Vec::new();
+    let mut families = vec![build_info()];
     let mut add = |kind, name, help, samples: Vec<(Labels, Value)>| {
         families.push(Family { name, help, kind, samples });
     };

@@ -1,13 +1,13 @@
 //! The metrics of a cluster. Unknown values have no sample; they are never 0.
 
-use std::collections::BTreeMap;
+use std::{cmp::Reverse, collections::BTreeMap};
 
 use taskwork::{
     Figures,
-    view::{JobAbout, Snapshot, Stage},
+    view::{JobAbout, MomentKind, NodeState, Snapshot, Stage},
 };
 
-use taskwork_cli::web::family::{Family, HANDLING, JOB, Kind, Labels, Value};
+use taskwork_cli::web::family::{Family, HANDLING, JOB, Kind, Labels, Value, build_info};
 
 use super::costs;
 
@@ -16,6 +16,8 @@ const OVER_MAX: usize = 20;
 /// The maximum number of jobs with metrics: running jobs first, then finished ones, then waiting ones, the most recent
 /// of each first.
 const JOBS_MAX: usize = 200;
+/// The number of lost nodes with a metric: the most recent ones.
+const LOST_MAX: usize = 20;
 /// The stages of jobs. Each has a sample, even if it is 0.
 const STAGES: [Stage; 12] = [
     Stage::Submitting,
@@ -71,8 +73,9 @@ fn one(number: f64) -> [(Labels, Value); 1] {
 
 /// Returns the metrics of a cluster.
 pub(super) fn of_cluster(snapshot: &Snapshot) -> Vec<Family> {
-    let mut families = Families::default();
+    let mut families = Families(vec![build_info()]);
     members(snapshot, &mut families);
+    lost_nodes(snapshot, &mut families);
     let mut states: BTreeMap<Stage, u64> = STAGES.into_iter().map(|stage| (stage, 0)).collect();
     for job in snapshot.jobs.values() {
         *states.entry(job.about.stage).or_default() += 1;
@@ -89,6 +92,7 @@ pub(super) fn of_cluster(snapshot: &Snapshot) -> Vec<Family> {
     let over = all().filter(|(_, job)| !job.stage.is_open()).take(OVER_MAX);
     let waiting = all().filter(|(_, job)| job.stage.is_open() && !is_running(job));
     let jobs: Vec<_> = running.chain(over).chain(waiting).take(JOBS_MAX).collect();
+    descriptions(snapshot, &jobs, &mut families);
     progress(&jobs, &mut families);
     // Unreported values are not 0.
     families.0.extend(costs::of_cluster(snapshot, &jobs));
@@ -121,6 +125,51 @@ fn members(snapshot: &Snapshot, families: &mut Families) {
     };
     families.add(Kind::Gauge, "members", "Nodes that are members of the cluster.", each(|counts| counts.0));
     families.add(Kind::Gauge, "workers", "Workers of these nodes.", each(|counts| counts.1));
+}
+
+fn lost_nodes(snapshot: &Snapshot, families: &mut Families) {
+    let lost = snapshot.moments.iter().filter(|moment| moment.what == MomentKind::Lost);
+    let lost: BTreeMap<&str, (u64, &str)> = lost
+        .map(|moment| {
+            let host = moment.member.as_ref().map_or("", |member| member.host.as_str());
+            (moment.name.as_str(), (moment.at_ms, host))
+        })
+        .collect();
+    let mut lost: Vec<_> = lost.into_iter().collect();
+    lost.sort_by_key(|(_, (at_ms, _))| Reverse(*at_ms));
+    let samples = lost.into_iter().take(LOST_MAX).map(|(node, (at_ms, host))| {
+        let labels = vec![("node", node.to_owned()), ("host", host.to_owned())];
+        (labels, Value::Number(at_ms as f64 / 1e3))
+    });
+    let help = "Times at which nodes were lost during the observation, in seconds since 1970.";
+    families.add(Kind::Gauge, "node_lost_timestamp_seconds", help, samples);
+}
+
+/// Adds the names of jobs, and the nodes whose loss would cost more than a second of work.
+fn descriptions(snapshot: &Snapshot, jobs: &[(&str, &JobAbout)], families: &mut Families) {
+    let infos = jobs.iter().filter_map(|(id, job)| {
+        let record = job.record.as_ref()?;
+        let mut labels = of_job(id);
+        labels.extend([
+            ("name", record.name.clone()),
+            ("program", record.program.clone()),
+            ("version", record.program_version.clone()),
+            ("submitter", record.submitter.clone()),
+            ("state", name_of(job.stage)),
+        ]);
+        Some((labels, Value::Number(1.0)))
+    });
+    families.add(Kind::Gauge, "job_info", "The names and the state of a job. Always 1.", infos);
+    let unprotected =
+        jobs.iter().filter(|(_, job)| job.reported && job.stage.is_open()).filter_map(|(id, _)| {
+            let nodes = snapshot.jobs.get(*id)?.nodes.values();
+            let has_more = |ledger: taskwork::client::Ledger| ledger.unprotected;
+            let nodes = nodes
+                .filter(|node| node.state == NodeState::Member && node.report.ledger.is_some_and(has_more));
+            Some((of_job(id), Value::Number(nodes.count() as f64)))
+        });
+    let help = "Nodes that hold more than they write: if one is lost, the job starts a new attempt.";
+    families.add(Kind::Gauge, "job_unprotected_nodes", help, unprotected);
 }
 
 fn progress(jobs: &[(&str, &JobAbout)], families: &mut Families) {
@@ -348,6 +397,57 @@ mod tests {
         let found = Gathered::of(view);
         let [(_, Value::Number(bytes))] = found.samples("result_bytes") else { panic!("one sample") };
         assert_eq!(bytes.to_string(), "3000");
+    }
+
+    #[test]
+    fn job_and_lost_node_are_named() {
+        let mut view = View::default();
+        view.apply(&Event::of(1, "", Content::Found));
+        put_job(&mut view, 1, "failed");
+        let member = json!({
+            "format": 2, "node": "n1", "address": "127.0.0.1:7", "fingerprint": "", "workers": 2, "host": "gpu-17",
+            "program": "tree", "program_version": "1", "started_ms": 1,
+        });
+        put(&mut view, "members/n1", &member);
+        view.apply(&Event::tick(2));
+        put(
+            &mut view,
+            "jobs/j-0000000001/figures/n1",
+            &json!({
+                "format": 2, "attempt": 1, "last": false, "at_ms": 9, "figures": {}, "ledger": { "unprotected": true },
+                "requests": { "reads": 1, "writes": 2, "multis": 3, "failed_multis": 4 },
+            }),
+        );
+        view.apply(&Event::of(3_000, "members/n1", Content::Gone));
+        view.apply(&Event::tick(3_000));
+        // A node counts as lost if it has still not reported its end after a while.
+        view.apply(&Event::tick(60_000));
+        let found = Gathered::of(view);
+        let infos = ["name", "program", "submitter", "state"]
+            .map(|label| found.labels("job_info", label)[0].to_owned());
+        assert_eq!(infos, ["", "tree", "a", "failed"]);
+        assert_eq!(found.labels("node_lost_timestamp_seconds", "node"), ["n1"]);
+        assert_eq!(found.labels("node_lost_timestamp_seconds", "host"), ["gpu-17"]);
+        assert_eq!(found.labels("build_info", "version"), [env!("CARGO_PKG_VERSION")]);
+    }
+
+    #[test]
+    fn unprotected_nodes_of_open_jobs_are_counted() {
+        let mut view = View::default();
+        put_member(&mut view);
+        put_job(&mut view, 1, "running");
+        let report = json!({
+            "format": 2, "attempt": 1, "last": false, "at_ms": 9, "figures": {}, "ledger": { "unprotected": true },
+            "requests": { "reads": 1, "writes": 2, "multis": 3, "failed_multis": 4 },
+        });
+        for node in ["n1", "n2"] {
+            put(&mut view, &format!("jobs/j-0000000001/figures/{node}"), &report);
+        }
+        let found = Gathered::of(view);
+        let [(_, Value::Number(nodes))] = found.samples("job_unprotected_nodes") else {
+            panic!("one sample")
+        };
+        assert_eq!(nodes.to_string(), "1", "n2 is no member");
     }
 
     #[test]

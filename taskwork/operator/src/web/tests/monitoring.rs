@@ -55,6 +55,10 @@ fn served() -> BTreeMap<String, BTreeSet<&'static str>> {
             // The job of this cluster does not report it.
             labels.insert(family::JOB);
         }
+        if samples.is_empty() && name.starts_with("node_lost") {
+            // None of its nodes was lost.
+            labels.extend(["node", "host"]);
+        }
         if samples.is_empty() && name.contains("cost") {
             // Its nodes have no price.
             labels.insert("currency");
