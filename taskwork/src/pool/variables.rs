@@ -58,6 +58,8 @@ pub(crate) struct Unpublished {
     pub(crate) value: Vec<u8>,
     /// The version to pass to [`VariableTable::published`].
     pub(crate) version: u64,
+    /// The name of the variable and the score of the value, if it has one, for display.
+    pub(crate) detail: String,
 }
 
 impl VariableTable {
@@ -153,11 +155,9 @@ impl VariableTable {
     /// program's `score` panics.
     pub(crate) fn score(&self) -> Option<(&'static str, Score)> {
         let score = |slot: usize| {
-            let value = self.read(slot)?;
             let declared = &self.slots[slot].declared;
-            let score = catch_unwind(AssertUnwindSafe(|| (declared.score)(&*value))).ok()??;
-            let (Score::Cost(number) | Score::Profit(number)) = score;
-            number.is_finite().then_some((declared.name, score))
+            let (score, _) = score_of(declared, &*self.read(slot)?)?;
+            Some((declared.name, score))
         };
         (0..self.len()).find_map(score)
     }
@@ -180,8 +180,13 @@ impl VariableTable {
                 (copy.value.clone(), copy.version)
             };
             if let Some(value) = value {
+                let name = declared.name;
+                let detail = match score_of(declared, &*value) {
+                    Some((_, number)) => format!("{name} {number}"),
+                    None => name.to_owned(),
+                };
                 let value = (declared.encode)(&*value)?;
-                values.push(Unpublished { slot, name: declared.name, value, version });
+                values.push(Unpublished { slot, name, value, version, detail });
             }
         }
         Ok(values)
@@ -204,6 +209,13 @@ impl VariableTable {
         let mut copy = self.slots[slot].copy();
         copy.published = copy.published.max(version);
     }
+}
+
+/// Returns the score of a value, and its number, if that is finite. `None` if the program's `score` panics.
+fn score_of(declared: &Declared, value: &AnyValue) -> Option<(Score, f64)> {
+    let score = catch_unwind(AssertUnwindSafe(|| (declared.score)(value))).ok()??;
+    let (Score::Cost(number) | Score::Profit(number)) = score;
+    number.is_finite().then_some((score, number))
 }
 
 impl Slot {
@@ -241,6 +253,32 @@ mod tests {
             let wait = changed.wait_timeout_while(stands.lock().unwrap(), Duration::from_secs(60), |s| !s.1);
             assert!(!wait.unwrap().1.timed_out(), "the driver waits for the comparison");
             new > old
+        }
+    }
+
+    /// A variable whose values are scores; zero has none.
+    struct Scored;
+
+    impl Variable for Scored {
+        type Value = u64;
+        const NAME: &'static str = "scored";
+        fn improves(new: &u64, old: &u64) -> bool {
+            new > old
+        }
+        fn score(value: &u64) -> Option<Score> {
+            assert!(*value != 1, "a mistake of the program");
+            (*value > 0).then_some(Score::Profit(*value as f64 + 0.5))
+        }
+    }
+
+    #[test]
+    fn unpublished_value_states_its_score_if_it_has_one() {
+        let mut declared = Variables::default();
+        declared.declare::<Scored>();
+        let (table, signals) = (VariableTable::new(declared), Signals::default());
+        for (value, detail) in [(0_u64, "scored"), (1, "scored"), (7, "scored 7.5")] {
+            assert!(table.offer(0, Arc::new(value), Source::Node, &signals));
+            assert_eq!(table.unpublished().unwrap()[0].detail, detail);
         }
     }
 

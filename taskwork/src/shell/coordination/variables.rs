@@ -53,7 +53,10 @@ impl Coordination {
         let path = self.job_paths().var(value.name);
         match variable::publish(&*self.store, &path, &value.value, &improves).await? {
             Published::Beaten(better) => self.take(value.slot, &better),
-            Published::Written => self.timeline.note(EventKind::Improved, value.name),
+            Published::Written => {
+                tracing::debug!(value = value.detail, "this node has found a better value");
+                self.timeline.note(EventKind::Improved, value.detail);
+            }
         }
         variables.published(value.slot, value.version);
         Ok(())
