@@ -108,6 +108,17 @@ async fn browser_shows_cluster_events() {
     browser.wait_for(&format!("Node {third} has left")).await;
     cluster.kill_nodes(&[1]).unwrap();
     browser.wait_for(&format!("Node {} was lost", name(&cluster, 1))).await;
+    // A warning names the node, and can be dismissed.
+    browser.run("location.hash = '#/'").await;
+    let warning = "was lost; others continue its work";
+    browser.wait_for(warning).await;
+    let button = "[...document.querySelectorAll('.warnings button')].find((one) => one.textContent.includes('was lost'))";
+    browser.run(&format!("{button}.click()")).await;
+    let is_gone = format!("!document.body.innerText.includes('{warning}')");
+    browser.wait_until("the warning is dismissed", &is_gone).await;
+    browser.wait_for("dismissed warning").await;
+    browser.run(&format!("location.hash = '#/job/{id}'")).await;
+    browser.wait_for("Rate of work").await;
 
     // The server is stopped and restarted.
     cluster.servers_mut().kill(0).unwrap();

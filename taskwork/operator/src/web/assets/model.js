@@ -144,41 +144,54 @@ function gifts(nodes) {
 const HUNGRY_SHARE_MAX = 0.1;
 const WRITE_SECONDS_MAX = 0.2;
 const STUCK_MS_MAX = 60_000;
+// The time for which the loss of a node stays a warning: the others continue its work within seconds.
+const LOST_SHOWN_MS = 15 * 60_000;
 const some = (names) => `${names.slice(0, 3).join(", ")}${names.length > 3 ? ", …" : ""}`;
 
-// The warnings, the most important ones first: { level, text, href }.
+// The times at which this page first saw the present warnings, by their keys.
+let seen = new Map();
+
+// The warnings, the most important ones first: { key, level, text, href, at_ms }, with the start of the condition, or the time
+// at which this page first saw it.
 export function warnings() {
   const found = { bad: [], warn: [], info: [] };
-  const warn = (level, text, href) => found[level].push({ level, text, href });
+  const before = seen;
+  seen = new Map();
+  const warn = (level, kind, text, href, at) => {
+    const key = `${kind} ${href}`;
+    seen.set(key, at ?? before.get(key) ?? now());
+    found[level].push({ key, level, text, href, at_ms: seen.get(key) });
+  };
   for (const { id, about, series, nodes } of openJobs()) {
-    const { stage, missing, lost, set_aside: aside, pool, open_tasks: open, latencies } = about;
+    const { stage, missing, set_aside: aside, pool, open_tasks: open, latencies } = about;
     const name = `Job ${jobWithId(id, about)}`;
-    const say = (level, text) => warn(level, name + text, `#/job/${encodeURIComponent(id)}`);
-    if (stage === "abandoned") say("bad", ": its submission was not completed, and its submitter is gone");
-    if (missing) say("bad", ` waits: ${missing}`);
-    if (lost?.length > 0) say("bad", `: ${count(lost.length, "node")} lost in this attempt (${some(lost)}); others continue the work`);
+    const say = (level, kind, text, at) => warn(level, kind, name + text, `#/job/${encodeURIComponent(id)}`, at);
+    if (stage === "abandoned") say("bad", "abandoned", ": its submission was not completed, and its submitter is gone");
+    if (missing) say("warn", "missing", ` waits: ${missing}`, about.record?.submitted_ms);
     const failed = Object.keys(aside ?? {}).length;
-    if (failed > 0) say("bad", ` continues without ${count(failed, "task")} that failed with several nodes`);
-    if (pool?.hungry > pool?.workers * HUNGRY_SHARE_MAX) say("warn", `: ${whole(pool.hungry)} of ${count(pool.workers, "worker")} have no task${known(open) ? `, ${count(open, "open task")} left` : ""}`);
+    if (failed > 0) say("bad", "aside", ` continues without ${count(failed, "task")} that failed with several nodes`);
+    if (pool?.hungry > pool?.workers * HUNGRY_SHARE_MAX) say("warn", "hungry", `: ${whole(pool.hungry)} of ${count(pool.workers, "worker")} have no task${known(open) ? `, ${count(open, "open task")} left` : ""}`);
     const slow = quantile(latencies?.writes, 0.99);
-    if (slow > WRITE_SECONDS_MAX) say("warn", `: 1 % of the writes to ZooKeeper take ${duration(slow)} or longer`);
+    if (slow > WRITE_SECONDS_MAX) say("warn", "slow", `: 1 % of the writes to ZooKeeper take ${duration(slow)} or longer`);
     const points = series?.points ?? [];
     // The work is unknown while ZooKeeper does not answer.
     const idle = points.length > 0 && !known(data.snapshot.cluster.silent_since_ms) ? points.at(-1).at_ms - points.find((point) => point.worked === points.at(-1).worked).at_ms : 0;
-    if (stage === "running" && idle > STUCK_MS_MAX) say("warn", ` has done no work for ${duration(idle / 1000)}`);
+    if (stage === "running" && idle > STUCK_MS_MAX) say("warn", "idle", ` has done no work for ${duration(idle / 1000)}`, points.at(-1).at_ms - idle);
     const all = Object.entries(nodes ?? {}).filter(([, node]) => node.state === "member");
     for (const [node, { report }] of all) {
-      if (report.silent?.length > 0) warn("warn", `Node ${node}: a task has not reacted to a request to stop for ${duration((report.at_ms - report.silent[0].since_ms) / 1000)}`, `#/node/${encodeURIComponent(node)}`);
+      if (report.silent?.length > 0) warn("warn", "silent", `Node ${node}: a task has not reacted to a request to stop for ${duration((report.at_ms - report.silent[0].since_ms) / 1000)}`, `#/node/${encodeURIComponent(node)}`);
     }
     const unprotected = all.filter(([, { report }]) => report.ledger?.unprotected).map(([node]) => node);
-    if (unprotected.length > 0) say("warn", ` begins again if one of these is lost, which hold more than is written down: ${some(unprotected)}`);
+    if (unprotected.length > 0) say("warn", "unprotected", ` begins again if one of these is lost, which hold more than is written down: ${some(unprotected)}`);
   }
   const { warnings: unpriced = [], an_hour: prices = {} } = data.snapshot.costs?.about ?? {};
-  if (unpriced.length > 0) warn("warn", `Prices that cannot be read: ${some(unpriced)}`, "#/costs");
-  if (Object.keys(prices).length > 1) warn("info", `Nodes have prices in ${Object.keys(prices).join(", ")}: costs are not added up`, "#/costs");
+  if (unpriced.length > 0) warn("warn", "prices", `Prices that cannot be read: ${some(unpriced)}`, "#/costs");
+  if (Object.keys(prices).length > 1) warn("info", "currencies", `Nodes have prices in ${Object.keys(prices).join(", ")}: costs are not added up`, "#/costs");
+  const lost = new Map(data.snapshot.moments.filter(({ what, at_ms: at }) => what === "lost" && now() - at < LOST_SHOWN_MS).map((moment) => [moment.name, moment]));
+  for (const [node, { at_ms: at, member }] of lost) warn("warn", "lost", `Node ${node}${member?.host ? ` on ${member.host}` : ""} was lost; others continue its work`, `#/node/${encodeURIComponent(node)}`, at);
   const leaving = members().filter((member) => member.draining).map((member) => member.name);
-  if (leaving.length > 0) warn("info", `${count(leaving.length, "node was", "nodes were")} asked to leave: ${some(leaving)}`, "#/nodes");
+  if (leaving.length > 0) warn("info", "leaving", `${count(leaving.length, "node was", "nodes were")} asked to leave: ${some(leaving)}`, "#/nodes");
   const unreadable = Object.entries(data.snapshot.warnings);
-  if (unreadable.length > 0) warn("warn", `${count(unreadable.length, "znode")} cannot be read: ${some(unreadable.map((one) => one.join(": ")))}`, "#/zookeeper");
+  if (unreadable.length > 0) warn("warn", "unreadable", `${count(unreadable.length, "znode")} cannot be read: ${some(unreadable.map((one) => one.join(": ")))}`, "#/zookeeper");
   return Object.values(found).flat();
 }

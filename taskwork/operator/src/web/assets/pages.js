@@ -4,7 +4,7 @@ import { actionsOfNode } from "./actions.js";
 import { spark } from "./charts.js";
 import { paid, price, priceOf } from "./costs.js";
 import { data, now } from "./data.js";
-import { h } from "./dom.js";
+import { choice, choose, h } from "./dom.js";
 import { busy, job, jobs, members, openJobs, programs, rateNow, rates, release, times, warnings } from "./model.js";
 import { events, figures, grid, head, JOB, jobLink, latencies, link, links, muted, nothing, numbers, panel, WHY, words } from "./parts.js";
 import { between, bytes, clock, count, duration, exact, hidden, isOver, known, maybe, meter, moment, number, percent, sign, state, total, unknown, whole } from "./text.js";
@@ -12,8 +12,19 @@ import { between, bytes, clock, count, duration, exact, hidden, isOver, known, m
 const LEVELS = { bad: ["✕", "Error: "], warn: ["▲", "Warning: "], info: ["ℹ", "Note: "] };
 const WARNINGS_MAX = 12;
 
+// The warnings. A dismissed one stays hidden on this page until its condition ends and starts again.
+function attention() {
+  const all = warnings();
+  const dismissed = choice("dismissed", {});
+  const found = all.filter(({ key, at_ms: at }) => dismissed[key] !== at);
+  const line = ({ key, level, text, href, at_ms: at }) => h("li", { key }, sign(LEVELS[level][0], level), h("a", { href }, hidden(LEVELS[level][1]), text), h("span", { class: "muted" }, "since ", moment(at, now())), h("button", { type: "button", onclick: () => choose("dismissed", { ...dismissed, [key]: at }) }, "Dismiss", hidden(`: ${text}`)));
+  return h("section", { class: `panel warnings ${found[0]?.level ?? "none"}`, "aria-label": "Warnings", key: "warnings" },
+    found.length === 0 ? h("p", null, sign("✓", "good"), all.length > 0 ? "Nothing else needs attention." : "Nothing needs attention.") : h("ul", null, found.slice(0, WARNINGS_MAX).map(line)),
+    found.length > WARNINGS_MAX && nothing(`and ${found.length - WARNINGS_MAX} more`),
+    found.length < all.length && h("p", { class: "dismissed" }, h("button", { type: "button", onclick: () => choose("dismissed", {}) }, `Show ${count(all.length - found.length, "dismissed warning")}`)));
+}
+
 export function overviewPage() {
-  const found = warnings();
   const nodes = members();
   const open = openJobs();
   const waiting = open.filter(({ about }) => about.stage !== "running");
@@ -21,9 +32,7 @@ export function overviewPage() {
     title: "Overview",
     lead: [count(nodes.length, "node"), count(total(nodes, (node) => node.workers), "worker"), `${count(open.length - waiting.length, "job")} running`, `${whole(waiting.length)} waiting`].map((text) => h("span", null, text)),
     content: [
-      h("section", { class: `panel warnings ${found[0]?.level ?? "none"}`, "aria-label": "Warnings", key: "warnings" }, found.length === 0 ? h("p", null, sign("✓", "good"), "Nothing needs attention.")
-        : h("ul", null, found.slice(0, WARNINGS_MAX).map(({ level, text, href }) => h("li", { key: `${href} ${text}` }, sign(LEVELS[level][0], level), h("a", { href }, hidden(LEVELS[level][1]), text)))),
-      found.length > WARNINGS_MAX && nothing(`and ${found.length - WARNINGS_MAX} more`)),
+      attention(),
       programs().map(program),
       h("div", { class: "pair", key: "pair" },
         panel("Waiting jobs", waiting.length === 0 ? nothing("No job waits.") : h("ol", { class: "events" }, waiting.slice(0, 8).map(({ id, about }) => h("li", { key: id }, state(about.stage), h("span", null, jobLink(id), about.record && muted(" ", release(about.record))))))),
