@@ -5,7 +5,7 @@ use std::{
     io::{self, Read},
     path::Path,
     process::ExitCode,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use serde_json::json;
@@ -40,23 +40,48 @@ pub(super) async fn result(connection: &Connection, id: &JobId) -> Result<ExitCo
     Ok(ExitCode::FAILURE)
 }
 
-/// Asks a node to leave.
+/// Applies an operation to several jobs or nodes. A failure does not prevent the others; the first one is returned.
+pub(super) async fn each<T>(all: &[T], act: impl AsyncFn(&T) -> Result<(), Failure>) -> Result<(), Failure> {
+    let mut first = Ok(());
+    for one in all {
+        match act(one).await {
+            Ok(()) => {}
+            Err(failure) if first.is_ok() => first = Err(failure),
+            Err(failure) => tell(format_args!("error: {failure}")),
+        }
+    }
+    first
+}
+
+/// Asks nodes to leave; none, if one of the names is unknown or ambiguous.
 pub(super) async fn drain(
     connection: &Connection,
-    node: &str,
+    names: &[String],
     wait: Option<Duration>,
 ) -> Result<(), Failure> {
-    let node = connection.client.member(node).await?;
-    connection.client.drain(node).await?;
-    if let Some(timeout) = wait {
-        connection.client.wait_until_left(node, timeout).await?;
+    let mut nodes = Vec::new();
+    for name in names {
+        let node = connection.client.member(name).await?;
+        // A second request would make it leave at once.
+        if !nodes.contains(&node) {
+            nodes.push(node);
+        }
     }
-    let state = if wait.is_some() { "has left" } else { "was asked to leave" };
-    connection.say(
-        || json!({ "node": node.to_string(), "left": wait.is_some() }),
-        || format!("node {node} {state}"),
-    );
-    Ok(())
+    each(&nodes, async |&node| Ok(connection.client.drain(node).await?)).await?;
+    let until = wait.map(|timeout| Instant::now() + timeout);
+    each(&nodes, async |&node| {
+        if let Some(until) = until {
+            let left = until.saturating_duration_since(Instant::now());
+            connection.client.wait_until_left(node, left).await?;
+        }
+        let state = if wait.is_some() { "has left" } else { "was asked to leave" };
+        connection.say(
+            || json!({ "node": node.to_string(), "left": wait.is_some() }),
+            || format!("node {node} {state}"),
+        );
+        Ok(())
+    })
+    .await
 }
 
 /// The maximum size of the text of a suggestion, in bytes. The text may be indented; [`SUGGESTION_BYTES_MAX`] limits
@@ -163,6 +188,8 @@ pub(super) async fn forget(connection: &Connection, ids: Vec<JobId>, force: bool
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use super::*;
 
     #[test]
@@ -171,5 +198,16 @@ mod tests {
         assert_eq!(read_all(most.as_bytes()).unwrap(), most);
         let error = read_all(io::repeat(b'x')).unwrap_err();
         assert!(error.to_string().contains("more than 2097152 bytes"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn failure_of_one_job_does_not_prevent_the_others() {
+        let done = Cell::new(0);
+        let failure = each(&[1, 2, 3], async |&number| {
+            done.set(done.get() + number);
+            if number == 3 { Ok(()) } else { Err(Failure::failed(format!("{number} failed"))) }
+        });
+        assert_eq!(failure.await.unwrap_err().to_string(), "1 failed");
+        assert_eq!(done.get(), 6);
     }
 }

@@ -45,21 +45,21 @@ enum Command {
     Result(OfJob),
     /// Wait until a job is over, however long ZooKeeper is unavailable, and print its result as JSON.
     Wait(OfJob),
-    /// Ask a node to leave after it has handed over its unfinished tasks. A second request makes it leave at once.
+    /// Ask nodes to leave after they have handed over their unfinished tasks. A second request makes a node leave at once.
     Drain(Drain),
     /// Send a suggestion in JSON, usually a solution, to a running job. Its program checks the suggestion.
     Inject(Inject),
-    /// Cancel a job.
+    /// Cancel jobs.
     Cancel(Cancel),
-    /// Finish adding tasks to a job that stays open: the job is finished when all its tasks are complete.
-    Finish(OfJob),
-    /// Suspend a job: its tasks are parked, and its nodes work on the next job.
-    Suspend(OfJob),
-    /// Resume a suspended job.
-    Resume(OfJob),
-    /// Retry the tasks that a job has set aside because they repeatedly took down nodes. The job keeps the output of
-    /// its other tasks.
-    Retry(OfJob),
+    /// Finish adding tasks to jobs that stay open: a job is finished when all its tasks are complete.
+    Finish(OfJobs),
+    /// Suspend jobs: their tasks are parked, and their nodes work on the next job.
+    Suspend(OfJobs),
+    /// Resume suspended jobs.
+    Resume(OfJobs),
+    /// Retry the tasks that jobs have set aside because they repeatedly took down nodes. A job keeps the output of its
+    /// other tasks.
+    Retry(OfJobs),
     /// Remove all data of finished jobs and of abandoned submissions.
     Forget(Forget),
     /// Observe the cluster until Ctrl-C, and serve its state and metrics to browsers.
@@ -92,6 +92,15 @@ struct OfJob {
 }
 
 #[derive(Debug, clap::Args)]
+struct OfJobs {
+    /// The jobs, as `taskwork jobs` lists them; the numbers alone suffice.
+    #[arg(value_name = "ID", value_parser = job_id, required = true)]
+    jobs: Vec<JobId>,
+    #[command(flatten)]
+    common: Common,
+}
+
+#[derive(Debug, clap::Args)]
 struct Job {
     #[command(flatten)]
     of: OfJob,
@@ -104,9 +113,10 @@ struct Job {
 
 #[derive(Debug, clap::Args)]
 struct Drain {
-    /// The node, as `taskwork nodes` lists it; a prefix suffices.
-    node: String,
-    /// Wait until the node has left.
+    /// The nodes, as `taskwork nodes` lists them; prefixes suffice.
+    #[arg(value_name = "NODE", required = true)]
+    nodes: Vec<String>,
+    /// Wait until the nodes have left.
     #[arg(long)]
     wait: bool,
     /// Maximum time to wait, in seconds.
@@ -118,14 +128,11 @@ struct Drain {
 
 #[derive(Debug, clap::Args)]
 struct Cancel {
-    /// The job, as `taskwork jobs` lists it; the number alone suffices.
-    #[arg(value_name = "ID", value_parser = job_id)]
-    job: JobId,
-    /// The reason; it is recorded with the job.
+    #[command(flatten)]
+    of: OfJobs,
+    /// The reason; it is recorded with the jobs.
     #[arg(long, default_value = "cancelled by an operator")]
     reason: String,
-    #[command(flatten)]
-    common: Common,
 }
 
 #[derive(Debug, clap::Args)]
@@ -220,13 +227,13 @@ fn perform(command: Command) -> Result<ExitCode, Failure> {
         | Command::Job(Job { of: OfJob { common, .. }, .. })
         | Command::Result(OfJob { common, .. })
         | Command::Wait(OfJob { common, .. })
-        | Command::Finish(OfJob { common, .. })
-        | Command::Suspend(OfJob { common, .. })
-        | Command::Resume(OfJob { common, .. })
-        | Command::Retry(OfJob { common, .. })
+        | Command::Finish(OfJobs { common, .. })
+        | Command::Suspend(OfJobs { common, .. })
+        | Command::Resume(OfJobs { common, .. })
+        | Command::Retry(OfJobs { common, .. })
         | Command::Drain(Drain { common, .. })
         | Command::Inject(Inject { common, .. })
-        | Command::Cancel(Cancel { common, .. })
+        | Command::Cancel(Cancel { of: OfJobs { common, .. }, .. })
         | Command::Forget(Forget { common, .. })
         | Command::Whatif(With { common, .. }) => common,
     };
@@ -309,17 +316,27 @@ async fn perform_on(connection: &Connection, command: Command) -> Result<ExitCod
         },
         Command::Result(OfJob { job, .. }) => return act::result(connection, &job).await,
         Command::Wait(OfJob { job, .. }) => return wait::run(connection, &job).await,
-        Command::Drain(Drain { node, wait, timeout, .. }) => {
-            act::drain(connection, &node, wait.then_some(timeout)).await?;
+        Command::Drain(Drain { nodes, wait, timeout, .. }) => {
+            act::drain(connection, &nodes, wait.then_some(timeout)).await?;
         }
         Command::Inject(Inject { job, file, timeout, .. }) => {
             return act::inject(connection, &job, &file, timeout).await;
         }
-        Command::Cancel(Cancel { job, reason, .. }) => act::cancel(connection, &job, &reason).await?,
-        Command::Finish(OfJob { job, .. }) => act::finish(connection, &job).await?,
-        Command::Suspend(OfJob { job, .. }) => act::suspend(connection, &job).await?,
-        Command::Resume(OfJob { job, .. }) => act::resume(connection, &job).await?,
-        Command::Retry(OfJob { job, .. }) => act::retry(connection, &job).await?,
+        Command::Cancel(Cancel { of: OfJobs { jobs, .. }, reason }) => {
+            act::each(&jobs, async |job| act::cancel(connection, job, &reason).await).await?;
+        }
+        Command::Finish(OfJobs { jobs, .. }) => {
+            act::each(&jobs, async |job| act::finish(connection, job).await).await?;
+        }
+        Command::Suspend(OfJobs { jobs, .. }) => {
+            act::each(&jobs, async |job| act::suspend(connection, job).await).await?;
+        }
+        Command::Resume(OfJobs { jobs, .. }) => {
+            act::each(&jobs, async |job| act::resume(connection, job).await).await?;
+        }
+        Command::Retry(OfJobs { jobs, .. }) => {
+            act::each(&jobs, async |job| act::retry(connection, job).await).await?;
+        }
         Command::Forget(Forget { jobs, force, .. }) => act::forget(connection, jobs, force).await?,
         Command::Report(With { of, .. }) => return report::run(connection, &of).await,
         Command::Compare(With { of, .. }) => return compare::run(connection, &of).await,
