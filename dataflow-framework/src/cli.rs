@@ -200,7 +200,8 @@ struct Options<O: Args> {
     own: O,
 }
 
-/// The options of every node of a workflow, also those of `solve`.
+// The options of every node of a workflow, also those of `solve`. A documentation comment would replace the description
+// of the command.
 #[derive(Debug, Args)]
 #[group(skip)]
 struct NodeOptions {

@@ -15,7 +15,7 @@ use taskwork::{
 };
 use taskwork_cli::{Failure, command::tell};
 
-use super::connection::Connection;
+use super::{connection::Connection, top::text::things};
 
 /// Prints a job's result, or the best values of a stopped job. If tasks were set aside, or the job was stopped, the exit
 /// code is 1.
@@ -182,7 +182,7 @@ pub(super) async fn forget(connection: &Connection, ids: Vec<JobId>, force: bool
         ids
     };
     connection.client.forget(&ids, force).await?;
-    connection.say(|| json!({ "forgotten": ids }), || format!("{} jobs are removed", ids.len()));
+    connection.say(|| json!({ "forgotten": ids }), || format!("{} removed", things(ids.len() as u64, "job")));
     Ok(())
 }
 

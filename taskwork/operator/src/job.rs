@@ -13,6 +13,7 @@ use super::{
     connection::Connection,
     json, ledger, show,
     table::{self, count, lapse},
+    top::text::percent,
 };
 
 /// The details of a job at one moment.
@@ -121,7 +122,7 @@ impl Facts {
             rows.push(("reason", reason.clone()));
         }
         let (figures, requests) = self.job.sums();
-        let share = self.job.share.map(|share| format!(", an estimated {:.1} % of the whole", 100.0 * share));
+        let share = self.job.share.map(|share| format!(", an estimated {} of the whole", percent(share)));
         let earlier = (figures.worked_earlier > 0).then(|| {
             format!(", {} of them in earlier attempts: these are repeated", count(figures.worked_earlier))
         });

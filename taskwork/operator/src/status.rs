@@ -10,6 +10,7 @@ use super::{
     connection::Connection,
     json,
     table::{list, or_none, table},
+    top::text::things,
 };
 
 pub(super) async fn run(connection: &Connection) -> Result<(), Failure> {
@@ -86,7 +87,7 @@ fn as_text(connection: &Connection, overview: &Overview) -> String {
         told.map(|stage| format!("{} {}", count(overview, stage), stage.text())).collect();
     let mut text = list(&[
         ("cluster", connection.client.cluster_name().to_owned()),
-        ("nodes", format!("{}, with {workers} workers", overview.members.len())),
+        ("nodes", format!("{}, with {}", overview.members.len(), things(workers, "worker"))),
         ("jobs", over.join(", ")),
     ]);
     let rows = programs(overview).into_iter().map(|(runs, (nodes, workers, leaders))| {

@@ -5,7 +5,7 @@ use std::{net::IpAddr, sync::Arc};
 use axum::{
     body::{Body, HttpBody as _},
     extract::{Request, State},
-    http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header},
+    http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, Version, header},
     middleware::Next,
     response::{IntoResponse, Response},
 };
@@ -83,10 +83,8 @@ impl Names {
             return Err(Refusal(StatusCode::BAD_REQUEST, "a request names one host".to_owned()));
         };
         let asked = uri.authority().map_or(host, |authority| authority.as_str());
-        if [host, asked].into_iter().all(|host| self.contain(host)) {
-            return Ok(());
-        }
-        let shown: String = host.chars().take(100).collect();
+        let Some(foreign) = [host, asked].into_iter().find(|host| !self.contain(host)) else { return Ok(()) };
+        let shown: String = foreign.chars().take(100).collect();
         Err(Refusal(
             StatusCode::MISDIRECTED_REQUEST,
             format!(
@@ -159,9 +157,20 @@ pub async fn guard(State(names): State<Arc<Names>>, request: Request, next: Next
     response
 }
 
+/// Returns whether a request is a probe without a host, as some proxies send. Browsers, which the check of names protects,
+/// always send one.
+fn is_bare_probe(request: &Request<Body>) -> bool {
+    request.version() == Version::HTTP_10
+        && !request.headers().contains_key(header::HOST)
+        && request.uri().authority().is_none()
+        && matches!(request.uri().path(), "/livez" | "/readyz")
+}
+
 #[expect(clippy::result_large_err, reason = "the answer is sent at once")]
 fn check(names: &Names, request: &Request<Body>) -> Result<(), Response> {
-    names.check(request.uri(), request.headers()).map_err(IntoResponse::into_response)?;
+    if !is_bare_probe(request) {
+        names.check(request.uri(), request.headers()).map_err(IntoResponse::into_response)?;
+    }
     if (names.accepts)(request.method(), request.uri().path()) {
         return Ok(());
     }
@@ -237,6 +246,26 @@ mod tests {
         {
             assert!(host_name(wrong).unwrap_err().contains("port"), "{wrong}");
         }
+    }
+
+    #[test]
+    fn probe_of_http_1_0_needs_no_host() {
+        let check = |version, uri: &str| {
+            let request = Request::builder().version(version).uri(uri).body(Body::empty()).unwrap();
+            check(&Names::of_this_machine(), &request).map_err(|refused| refused.status().as_u16())
+        };
+        assert_eq!(check(Version::HTTP_10, "/livez"), Ok(()));
+        assert_eq!(check(Version::HTTP_11, "/livez"), Err(400));
+        assert_eq!(check(Version::HTTP_10, "/metrics"), Err(400));
+        assert_eq!(check(Version::HTTP_10, "http://evil.example/livez"), Err(400));
+    }
+
+    #[test]
+    fn refusal_names_the_foreign_host() {
+        let mut headers = HeaderMap::new();
+        headers.append(header::HOST, HeaderValue::from_static("localhost"));
+        let refused = Names::of_this_machine().check(&Uri::from_static("http://evil.example/"), &headers);
+        assert!(refused.unwrap_err().1.contains("evil.example"));
     }
 
     #[test]

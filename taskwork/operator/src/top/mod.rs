@@ -15,7 +15,7 @@ mod screen;
 mod state;
 #[cfg(test)]
 mod tests;
-mod text;
+pub(super) mod text;
 mod warnings;
 
 use std::{

@@ -136,7 +136,7 @@ pub(super) fn exact(value: f64) -> String {
 }
 
 /// Formats a share. Shares below 1 are never rounded up to 100 %.
-pub(super) fn percent(share: f64) -> String {
+pub(crate) fn percent(share: f64) -> String {
     let value = 100.0 * share;
     match value {
         _ if !value.is_finite() => UNKNOWN.to_owned(),
@@ -181,7 +181,7 @@ pub(super) fn bytes(value: u64) -> String {
 }
 
 /// Formats a count with its noun.
-pub(super) fn things(number: u64, one: &str) -> String {
+pub(crate) fn things(number: u64, one: &str) -> String {
     format!("{} {one}{}", count(number), if number == 1 { "" } else { "s" })
 }
 
