@@ -6,7 +6,7 @@ import { costOfJob } from "./costs.js";
 import { data, now } from "./data.js";
 import { choice, choose, h } from "./dom.js";
 import { busy, giftsOf, job, jobName, rateNow, rates, release, spent, times } from "./model.js";
-import { events, figures, grid, happened, head, latencies, link, muted, nothing, numbers, panel, WHY, words } from "./parts.js";
+import { events, figures, grid, happened, head, latencies, link, muted, nothing, numbers, panel, WHY, why, words } from "./parts.js";
 import { between, bytes, clock, count, duration, exact, isOver, known, maybe, meter, moment, number, percent, quantile, state, total, unknown, whole } from "./text.js";
 
 export function jobPage(id) {
@@ -21,7 +21,7 @@ export function jobPage(id) {
     lead: [state(about.stage), record && [muted(release(record)), record.kind && muted(record.kind)], muted(id), record && h("span", null, "submitted ", moment(record.submitted_ms, now(), false), record.submitter && ` by ${record.submitter}`)],
     content: [
       data.view.remarks?.map((remark) => h("p", { class: "remark", key: remark }, remark)),
-      (about.missing ?? record?.reason) && h("p", { class: "remark" }, about.missing ?? record.reason),
+      (about.missing ?? record?.reason) ? h("p", { class: "remark" }, about.missing ?? record.reason) : !isOver(about.stage) && about.stage !== "running" && h("p", { class: "remark" }, "It does not run: ", why(one)),
       numbersOf(one),
       actionsOfJob(id, about),
       points.length > 1 ? [convergence(one), h("div", { class: "panel", key: "time" }, workersOverTime(one), rateOfWork(one)), shareDone(one)] : nothing("There is no history of this job."),

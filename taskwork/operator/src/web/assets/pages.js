@@ -6,7 +6,7 @@ import { paid, price, priceOf } from "./costs.js";
 import { data, now } from "./data.js";
 import { choice, choose, h } from "./dom.js";
 import { busy, job, jobs, members, openJobs, programs, rateNow, rates, release, times, warnings } from "./model.js";
-import { events, figures, grid, head, JOB, jobLink, latencies, link, links, muted, nothing, numbers, panel, WHY, words } from "./parts.js";
+import { events, figures, grid, head, JOB, jobLink, latencies, link, links, muted, nothing, numbers, panel, WHY, why, words } from "./parts.js";
 import { between, bytes, clock, count, duration, exact, hidden, isOver, known, maybe, meter, moment, number, percent, sign, state, total, unknown, whole } from "./text.js";
 
 const LEVELS = { bad: ["✕", "Error: "], warn: ["▲", "Warning: "], info: ["ℹ", "Note: "] };
@@ -60,13 +60,11 @@ function programLine({ id, about, points }) {
     ]), spark(rates(points).slice(-120)));
 }
 
-const REASONS = { queued: "its nodes work on earlier jobs", suspended: "an operator has suspended it", submitting: "its data is being written", abandoned: "its submitter is gone", unreadable: WHY.record };
-const why = ({ about: { stage, missing, record } }) => missing ?? (stage === "waiting" ? ["after ", links(record?.after ?? [])] : REASONS[stage] ?? "");
 const searchJob = ({ id, about }) => [id, about.stage, ...Object.values(about.record ?? {})].join(" ");
 
 const listed = (title, rows, columns, sorted) => ({ title, lead: [count(rows.length, "job")], content: [h("div", { class: "panel", key: title }, grid({ id: title, label: title, columns, rows, search: searchJob, sorted }))] });
-export const queuePage = () => listed("Jobs", openJobs(), [JOB.name, JOB.state, JOB.program, JOB.share, words("Why it waits", why, undefined, "wide"), JOB.submitted], [5, 1]);
-export const historyPage = () => listed("History", jobs().filter(({ about }) => isOver(about.stage)), [JOB.name, JOB.state, JOB.program, JOB.took, JOB.best, JOB.work, JOB.attempt, JOB.submitted], [7, -1]);
+export const queuePage = () => listed("Jobs", openJobs(), [JOB.name, JOB.state, JOB.program, JOB.nodes, JOB.share, JOB.best, JOB.gap, words("Why it waits", why, undefined, "wide"), JOB.submitted], [8, 1]);
+export const historyPage = () => listed("History", jobs().filter(({ about }) => isOver(about.stage)), [JOB.name, JOB.state, JOB.program, JOB.took, JOB.best, JOB.work, JOB.attempt, words("Reason", ({ about }) => about.record?.reason ?? "", undefined, "wide"), JOB.submitted, JOB.ended], [9, -1]);
 
 // The jobs of each node, by name, each with the latest report.
 function work() {

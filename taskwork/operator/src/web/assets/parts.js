@@ -41,6 +41,9 @@ export const JOB = {
   state: words("State", ({ about }) => state(about.stage), ({ about }) => about.stage),
   program: words("Program", record(release), ({ about }) => about.record?.program ?? null),
   submitted: words("Submitted", record(({ submitted_ms: at, submitter }) => [moment(at, now(), false), submitter && muted(` by ${submitter}`)]), ({ about }) => about.record?.submitted_ms ?? null),
+  ended: words("Ended", record(({ finished_ms: at }) => (known(at) ? moment(at, now(), false) : unknown(WHY.span))), ({ about }) => about.record?.finished_ms ?? null),
+  nodes: numbers("Nodes", ({ about }) => (about.stage === "running" ? about.nodes_at_work : null), whole, WHY.pool),
+  gap: numbers("Gap", ({ about }) => about.gap, percent, WHY.bound),
   took: numbers("Took", ({ about }) => times(about).seconds, duration, WHY.span),
   share: numbers("Done", ({ about }) => about.share, percent, WHY.share),
   best: numbers("Best", ({ about }) => about.best, exact, WHY.best),
@@ -48,6 +51,9 @@ export const JOB = {
   attempt: numbers("Attempts", ({ about }) => about.record?.attempt, whole, WHY.record),
 };
 
+// The reason why a job does not run; empty if it runs.
+const REASONS = { queued: "its nodes work on earlier jobs", suspended: "an operator has suspended it", submitting: "its data is being written", abandoned: "its submitter is gone", unreadable: WHY.record };
+export const why = ({ about: { stage, missing, record } }) => missing ?? (stage === "waiting" ? ["after ", links(record?.after ?? [])] : REASONS[stage] ?? "");
 const ROWS_ALL = 60;
 const ROWS_BESIDE = 8;
 // The maximum height of tables, as a share of the window; the same as in the style sheet.
