@@ -61,12 +61,12 @@
 
 mod looking;
 
-use std::{fmt::Debug, marker::PhantomData, path::PathBuf, process::ExitCode};
+use std::{ffi::OsString, fmt::Debug, marker::PhantomData, path::PathBuf, process::ExitCode};
 
-use clap::{ArgMatches, Args, FromArgMatches as _};
+use clap::{ArgMatches, Args, FromArgMatches as _, Subcommand};
 use serde::Serialize;
-pub use taskwork_cli::{Failure, Shown, is_same_file};
-use taskwork_cli::{Kinds, NoMore, Prepared};
+pub use taskwork_cli::{Failure, NoMore, Shown, is_same_file, print};
+use taskwork_cli::{Kinds, Prepared};
 
 use self::looking::{Looking, log_values};
 use crate::{Main, Program, RunOptions, Settings, Workflow, file::remove_work_dir, serve_isolated};
@@ -145,20 +145,39 @@ pub trait Command: Program {
     fn show(output: Self::Output) -> Shown;
 }
 
+/// Commands of a program in addition to `solve`, `submit` and `node`. See [`main_with`].
+pub trait More: Subcommand + 'static {
+    /// Runs a command.
+    ///
+    /// # Errors
+    /// Any error of the command.
+    fn run(self) -> Result<ExitCode, Failure>;
+}
+
+impl More for NoMore {
+    fn run(self) -> Result<ExitCode, Failure> {
+        match self {}
+    }
+}
+
 /// Runs the command line of a program; or an isolated call, if the process was started for one
 /// ([`Options::isolated`](crate::Options::isolated)).
 pub fn main<P: Command>() -> ExitCode {
+    main_with::<P, NoMore>(std::env::args_os())
+}
+
+/// Runs the command line of a program with more commands, like [`main`], with these arguments; the first one is the name
+/// of the command.
+pub fn main_with<P: Command, M: More>(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     serve_isolated(P::tasks());
-    let code = taskwork_cli::main::<CommandLine<P>>();
+    let code = taskwork_cli::run::<CommandLine<P, M>>(arguments);
     remove_work_dir();
     code
 }
 
 /// Runs the command line of a program, like [`main`], with these arguments; the first one is the name of the command.
-pub fn run<P: Command>(
-    arguments: impl IntoIterator<Item = impl Into<std::ffi::OsString> + Clone>,
-) -> ExitCode {
-    taskwork_cli::run::<CommandLine<P>>(arguments)
+pub fn run<P: Command>(arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> ExitCode {
+    taskwork_cli::run::<CommandLine<P, NoMore>>(arguments)
 }
 
 /// Presents the output of a program that [`program`](crate::program) has made.
@@ -175,7 +194,7 @@ pub fn shown<O: Debug + Serialize>(output: &O) -> Shown {
     Shown::done(text, json)
 }
 
-struct CommandLine<P>(PhantomData<fn() -> P>);
+struct CommandLine<P, M>(PhantomData<fn() -> (P, M)>);
 
 /// The options of a program, and those of every workflow.
 #[derive(Debug, Args)]
@@ -233,12 +252,12 @@ impl NodeOptions {
     }
 }
 
-impl<P: Command> taskwork_cli::Program for CommandLine<P> {
+impl<P: Command, M: More> taskwork_cli::Program for CommandLine<P, M> {
     const NAME: &'static str = P::NAME;
     const VERSION: &'static str = P::VERSION;
     const ABOUT: &'static str = P::ABOUT;
     type Arguments = Options<P::Options>;
-    type More = NoMore;
+    type More = M;
 
     fn kinds(kinds: &mut Kinds) {
         kinds.add::<Main<P>>("main");
@@ -252,15 +271,20 @@ impl<P: Command> taskwork_cli::Program for CommandLine<P> {
         NodeOptions::from_arg_matches(options).map_err(Failure::usage)?.apply()
     }
 
+    fn more(command: M) -> Result<ExitCode, Failure> {
+        command.run()
+    }
+
     fn prepare(
         Options { sequential, check, task_option, looking, node, own }: Self::Arguments,
     ) -> Result<Prepared, Failure> {
         node.apply()?;
         looking.check()?;
-        let workflow = Workflow::new(P::tasks()).map_err(Failure::failed)?.task_options(&task_option);
+        let arguments = P::arguments(own)?;
+        let tasks = Workflow::new(P::tasks_of(&arguments)).map_err(Failure::failed)?;
+        let workflow = tasks.task_options(&task_option);
         let workflow =
             workflow.map_err(|error| Failure::usage(format!("--task-option {error}")))?.sequential();
-        let arguments = P::arguments(own)?;
         if sequential {
             looking.refuse_sequential()?;
             let workflow = if check { workflow.checked() } else { workflow };

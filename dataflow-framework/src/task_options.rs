@@ -62,6 +62,26 @@ fn labels(text: &str) -> Result<Needs, LabelError> {
     Ok(needs::kept(text.split(',').map(str::to_owned).collect()))
 }
 
+/// Returns the change of an option.
+fn parse_change(option: &str, value: &str) -> Result<Change, String> {
+    let (_, parse) = KNOWN.iter().find(|(known, _)| *known == option).ok_or_else(|| {
+        let known = KNOWN.map(|(known, _)| known);
+        format!("there is no option {option}; the options are {}", known.join(", "))
+    })?;
+    parse(value).map_err(|reason| format!("{value:?} is no value of {option}: {reason}"))
+}
+
+impl Options {
+    /// Sets an option, by its name and its value as in `--task-option`: `cores` to `4`, `memory` to `2 GiB`.
+    ///
+    /// # Errors
+    /// If there is no such option, or the value is invalid.
+    pub fn set(&mut self, option: &str, value: &str) -> Result<(), String> {
+        parse_change(option, value)?(self);
+        Ok(())
+    }
+}
+
 /// The changes of options, by the modules and names of tasks, in the order in which they were given.
 #[derive(Default)]
 pub(crate) struct TaskOptions(BTreeMap<(&'static str, &'static str), Vec<Change>>);
@@ -108,11 +128,7 @@ fn parse(text: &str, tasks: &[&'static TaskDef]) -> Result<(&'static TaskDef, Ch
             return Err(format!("several tasks are named {task}: {}", found.join(", ")));
         }
     };
-    let (_, parse) = KNOWN.iter().find(|(known, _)| *known == option).ok_or_else(|| {
-        let known = KNOWN.map(|(known, _)| known);
-        format!("there is no option {option}; the options are {}", known.join(", "))
-    })?;
-    let change = parse(value).map_err(|reason| format!("{value:?} is no value of {option}: {reason}"))?;
+    let change = parse_change(option, value)?;
     let mut options = found.options;
     change(&mut options);
     if options.on_failure == OnFailure::Ignore && found.default_outputs.is_none() {

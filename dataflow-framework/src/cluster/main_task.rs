@@ -40,6 +40,12 @@ pub trait Program: Sized + 'static {
     /// Returns the tasks that the program calls ([`tasks!`](crate::tasks)).
     fn tasks() -> Vec<&'static TaskDef>;
 
+    /// Returns the tasks that the program calls if it has these arguments. A program that makes its tasks from its
+    /// arguments overrides this.
+    fn tasks_of(_arguments: &Self::Arguments) -> Vec<&'static TaskDef> {
+        Self::tasks()
+    }
+
     /// Runs the program.
     ///
     /// # Errors
@@ -234,7 +240,7 @@ impl<P: Program> Task for Main<P> {
     type Output = Returned;
 
     fn companion(given: &Arc<Given<P::Arguments>>) -> Option<Companion> {
-        let tasks = Tasks::new(P::tasks()).map_err(|error| error.to_string());
+        let tasks = Tasks::new(P::tasks_of(&given.arguments)).map_err(|error| error.to_string());
         let tasks = tasks.and_then(|mut tasks| tasks.change(&given.task_options).map(|()| tasks));
         let (tasks, wrong) = match tasks {
             Ok(tasks) => (tasks, None),

@@ -60,6 +60,8 @@ const SAID_LATE_MAX: Duration = Duration::from_millis(100);
 pub struct Run<'a> {
     program: OsString,
     arguments: Vec<Argument<'a>>,
+    /// Files at paths in the directory of the program.
+    inputs: Vec<(String, &'a File)>,
     stdin: Option<&'a File>,
     environment: Vec<(OsString, OsString)>,
 }
@@ -74,7 +76,7 @@ impl<'a> Run<'a> {
     /// Describes a run of a program. A name without `/` is searched in the directories of `PATH`.
     pub fn new(program: impl AsRef<OsStr>) -> Self {
         let program = program.as_ref().to_owned();
-        Self { program, arguments: Vec::new(), stdin: None, environment: Vec::new() }
+        Self { program, arguments: Vec::new(), inputs: Vec::new(), stdin: None, environment: Vec::new() }
     }
 
     /// Adds an argument.
@@ -98,6 +100,13 @@ impl<'a> Run<'a> {
         self
     }
 
+    /// Adds a file that is not an argument. The program finds a copy of it at this path, relative to its directory,
+    /// such as `samples/a.txt`. A path that is not relative, or contains `..`, fails the run.
+    pub fn input(mut self, path: impl Into<String>, file: &'a File) -> Self {
+        self.inputs.push((path.into(), file));
+        self
+    }
+
     /// Sets the file to read as standard input.
     pub fn stdin_from(mut self, file: &'a File) -> Self {
         self.stdin = Some(file);
@@ -118,7 +127,7 @@ impl<'a> Run<'a> {
     pub fn stdout_to(self, name: &str) -> io::Result<File> {
         let file = File::nothing(name)?;
         let stdout = fs::File::create_new(file.path()).map_err(|error| file.cannot("created", &error))?;
-        self.run(Some(stdout))?;
+        self.run(Some(stdout), &[])?;
         Ok(file)
     }
 
@@ -137,13 +146,29 @@ impl<'a> Run<'a> {
     /// # Errors
     /// As [`file`](Self::file).
     pub fn files<const N: usize>(self, names: [&str; N]) -> io::Result<[File; N]> {
-        names.iter().try_for_each(|name| check(name))?;
-        self.run(None)?.files(names)
+        let files = self.outputs(&names)?;
+        Ok(files.try_into().expect("each name has a file"))
+    }
+
+    /// Runs it, and returns the files that it has written at these paths, relative to its directory. Their folders exist
+    /// before it starts. Its standard output is discarded.
+    ///
+    /// # Errors
+    /// As [`file`](Self::file), or if a path is not relative or contains `..`.
+    pub fn outputs(self, paths: &[impl AsRef<str>]) -> io::Result<Vec<File>> {
+        let paths: Vec<&str> = paths.iter().map(AsRef::as_ref).collect();
+        paths.iter().try_for_each(|path| check_path(path))?;
+        self.run(None, &paths)?.files(&paths)
     }
 
     /// Runs it. Without a file for its standard output, that is captured together with its standard error.
-    fn run(self, stdout: Option<fs::File>) -> io::Result<Ran> {
+    fn run(self, stdout: Option<fs::File>, outputs: &[&str]) -> io::Result<Ran> {
         let mut sandbox = Sandbox::new()?;
+        for (path, file) in &self.inputs {
+            check_path(path)?;
+            sandbox.put_at(path, file)?;
+        }
+        outputs.iter().try_for_each(|path| sandbox.create_folder_of(path))?;
         let program = located(&self.program)?;
         let mut command = Command::new(&program);
         for argument in &self.arguments {
@@ -192,22 +217,29 @@ struct Ran {
 
 impl Ran {
     /// Returns the files that it has written under these names.
-    fn files<const N: usize>(&self, names: [&str; N]) -> io::Result<[File; N]> {
+    fn files(&self, names: &[&str]) -> io::Result<Vec<File>> {
         let path = |name: &str| self.sandbox.path().join(name);
         // Links first, as long as their targets exist.
         let mut order: Vec<_> = names.iter().enumerate().collect();
         order.sort_by_key(|(_, name)| is_single(&path(name)).unwrap_or(true));
-        let mut files = [const { None }; N];
+        let mut files = Vec::new();
         for (place, name) in order {
-            let file = File::moved(&path(name), name).map_err(|error| {
+            let last = name.rsplit('/').next().unwrap_or(name);
+            let file = File::moved(&path(name), last).map_err(|error| {
                 let Self { command, said, .. } = self;
                 let text = format!("{command} has not written the file `{name}`: {error}{}", shown(said));
                 io::Error::new(error.kind(), text)
             });
-            files[place] = Some(file?);
+            files.push((place, file?));
         }
-        Ok(files.map(|file| file.expect("each name has its place")))
+        files.sort_by_key(|(place, _)| *place);
+        Ok(files.into_iter().map(|(_, file)| file).collect())
     }
+}
+
+/// Refuses a path that is not relative to the directory of the program, or leads out of it.
+fn check_path(path: &str) -> io::Result<()> {
+    path.split('/').try_for_each(check)
 }
 
 /// Waits for the program until the time is up, and then kills it with its process group. Returns its exit status and
@@ -289,5 +321,34 @@ fn described(command: &Command) -> String {
     match command.char_indices().nth(SHOWN_CHARS_MAX) {
         Some((end, _)) => format!("`{} …`", &command[..end]),
         None => format!("`{command}`"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{File, Run};
+
+    #[test]
+    fn inputs_and_outputs_are_at_their_paths_in_the_directory() {
+        let [one, two] = ["one", "two"].map(|text| File::new("same", text).expect("it can be made"));
+        let script = "cat in/1/a in/b > made/deep/all; printf %s \"$1\" > name";
+        let run = Run::new("sh").word("-c").word(script).word("sh").arg(&two);
+        let files = run.input("in/1/a", &one).input("in/b", &two).outputs(&["made/deep/all", "name"]);
+        let files = files.expect("it succeeds");
+        assert_eq!(files[0].read_to_string().expect("it is there"), "onetwo");
+        assert_eq!(files[0].name(), "all");
+        assert_eq!(files[1].read_to_string().expect("it is there"), "same");
+    }
+
+    #[test]
+    fn paths_that_lead_out_of_the_directory_are_refused() {
+        let file = File::new("file", "").expect("it can be made");
+        for path in ["/tmp/escaped", "../escaped", "in/../../escaped", "in//a", "in/", "."] {
+            let read = Run::new("true").input(path, &file).outputs(&["out"]).expect_err(path);
+            let written = Run::new("true").outputs(&[path]).expect_err(path);
+            for error in [read, written] {
+                assert!(error.to_string().contains("cannot be the name of a file"), "{error}");
+            }
+        }
     }
 }

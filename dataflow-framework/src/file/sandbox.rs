@@ -38,6 +38,22 @@ impl Sandbox {
         Ok(name.into())
     }
 
+    /// Copies a file to a path in the directory.
+    pub(super) fn put_at(&mut self, path: &str, file: &File) -> io::Result<()> {
+        self.create_folder_of(path)?;
+        self.names.insert(path.to_owned());
+        let copied = fs::copy(file.path(), self.path().join(path));
+        copied.map(drop).map_err(|error| told(file.path(), &format!("it cannot be copied to {path}"), &error))
+    }
+
+    /// Creates the folders of a path in the directory. Arguments do not get their names.
+    pub(super) fn create_folder_of(&mut self, path: &str) -> io::Result<()> {
+        let Some((folder, _)) = path.rsplit_once('/') else { return Ok(()) };
+        self.names.extend(path.split('/').next().map(str::to_owned));
+        let folder = self.path().join(folder);
+        fs::create_dir_all(&folder).map_err(|error| told(&folder, "it cannot be created", &error))
+    }
+
     /// Creates a directory, and returns its name.
     fn directory(&mut self) -> io::Result<String> {
         let mut number = 2_u64;

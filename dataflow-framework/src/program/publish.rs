@@ -24,6 +24,21 @@ pub(crate) fn set_publish_dir(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
+impl File {
+    /// Writes a copy of it to this path on the machine of the task, as [`Data::publish`] does on that of the program. A task
+    /// that is repeated publishes its files again.
+    ///
+    /// # Errors
+    /// If it cannot be written, also because of [`Settings::publish_dir`](crate::Settings::publish_dir).
+    pub fn publish(&self, path: impl AsRef<Path>) -> io::Result<()> {
+        self.put_at(path.as_ref(), Some("task"), folder().as_deref())
+    }
+}
+
+fn folder() -> Option<PathBuf> {
+    FOLDER.lock().unwrap_or_else(PoisonError::into_inner).clone()
+}
+
 /// The reason why a file was not published.
 #[derive(Debug, Error)]
 #[non_exhaustive]
@@ -59,7 +74,7 @@ impl Data<File> {
     pub fn publish(&self, path: impl AsRef<Path>) -> Result<(), PublishError> {
         let path = path.as_ref();
         let operation = self.operation();
-        let folder = FOLDER.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let folder = folder();
         let done = self.once(&format!("publish {}", path.display()), |file| {
             file.put_at(path, operation.as_deref(), folder.as_deref()).map_err(|error| error.to_string())
         })?;

@@ -1,0 +1,207 @@
+//! The command `flow`.
+
+use std::{
+    ffi::OsString,
+    fs::{self, File as Lock},
+    path::{Path, PathBuf},
+    process::ExitCode,
+    sync::Mutex,
+};
+
+use clap::{Args, Subcommand};
+use dataflow_framework::{
+    File,
+    cli::{self, Command, Failure, More, Shown},
+};
+use serde_json::json;
+
+use crate::{
+    job_file::JobFile,
+    plan::{self, Plan},
+    record::{self, Selection},
+    work::{self, Done, Flow, Returned, SENT_BYTES_MAX, Source, Work},
+};
+
+/// The folder of the job file with its lock, for the result, which is presented by the process that has read the file.
+static FOLDER: Mutex<Option<(PathBuf, Lock)>> = Mutex::new(None);
+
+/// The maximum width of a bar, and the maximum number of levels that are shown.
+const BAR_CHARS_MAX: usize = 40;
+const LEVELS_MAX: usize = 20;
+
+/// The options of a job.
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    /// The job file.
+    file: PathBuf,
+    /// Read and write the files where they are: every node reaches the folder of the job file at the same path. By
+    /// default, with submit, inputs travel with the job, and --wait writes the outputs. Implied by solve
+    #[arg(long)]
+    shared: bool,
+}
+
+/// The commands in addition to those of each program.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Commands {
+    /// Check a job file, and print its plan.
+    Check(Check),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Check {
+    /// The job file.
+    file: PathBuf,
+    /// Print one JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Reads and plans a job file. Returns the folder, the plan, and the commands to run.
+fn read(path: &Path) -> Result<(PathBuf, Plan, Selection), Failure> {
+    let file = JobFile::read(path).map_err(Failure::usage)?;
+    let folder = path.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new("."));
+    let folder = fs::canonicalize(folder).map_err(|error| {
+        Failure::usage(format!("{}: the folder cannot be read: {error}", folder.display()))
+    })?;
+    let variables = plan::variables(&file, &folder).map_err(Failure::usage)?;
+    let plan = Plan::new(&file, &variables, |path| folder.join(path).is_file()).map_err(Failure::usage)?;
+    let selection = record::select(&plan, &folder).map_err(Failure::usage)?;
+    Ok((folder, plan, selection))
+}
+
+impl Command for Flow {
+    const NAME: &'static str = "flow";
+    const VERSION: &'static str = env!("CARGO_PKG_VERSION");
+    const ABOUT: &'static str = "Runs a file of shell commands in the order of their files";
+    type Options = Options;
+
+    fn arguments(Options { file, shared }: Options) -> Result<Work, Failure> {
+        let (folder, plan, Selection { runs, sources }) = read(&file)?;
+        let lock = record::lock(&folder).map_err(Failure::usage)?;
+        let mut bytes = 0;
+        let source = |(path, digest): (String, String)| {
+            let at = folder.join(&path);
+            let cannot = |error| Failure::usage(format!("{path} cannot be read: {error}"));
+            if !shared {
+                bytes += fs::metadata(&at).map_err(cannot)?.len();
+                if bytes > SENT_BYTES_MAX {
+                    return Err(Failure::usage(format!(
+                        "the inputs have more than {SENT_BYTES_MAX} bytes, which is the maximum that travels with a job: \
+                         put the job file into a folder that all nodes reach, and use --shared"
+                    )));
+                }
+            }
+            let sent = if shared { None } else { Some(File::open(&at).map_err(cannot)?) };
+            Ok(Source { path, digest, sent })
+        };
+        let sources = sources.into_iter().map(source).collect::<Result<_, _>>()?;
+        let all = plan.steps.len();
+        let steps: Vec<_> =
+            plan.steps.into_iter().zip(runs).filter_map(|(step, runs)| runs.then_some(step)).collect();
+        let shared_folder = shared.then(|| folder.clone());
+        *FOLDER.lock().map_err(|error| Failure::failed(error.to_string()))? = Some((folder, lock));
+        let (shell, kinds, skipped) = (plan.shell, plan.kinds, all - steps.len());
+        Ok(Work { folder: shared_folder, shell, kinds, sources, steps, skipped })
+    }
+
+    fn show(Done { ran, skipped, returned, mut failures }: Done) -> Shown {
+        let folder = FOLDER.lock().ok().and_then(|folder| folder.as_ref().map(|(folder, _)| folder.clone()));
+        for one in &returned {
+            if let Some(folder) = &folder
+                && let Err(error) = write(folder, one)
+            {
+                failures.push(format!("{}: {error}", one.step.label));
+            }
+        }
+        let json = json!({ "ran": ran, "skipped": skipped, "failures": failures });
+        let text = format!("{ran} commands have run; {skipped} were up to date");
+        let is_complete = failures.is_empty();
+        failures.push(text);
+        Shown::new(failures.join("\n"), json, is_complete)
+    }
+}
+
+/// Writes outputs that returned with the result.
+fn write(folder: &Path, Returned { step, record, files }: &Returned) -> Result<(), String> {
+    // They come from another process.
+    step.outputs.iter().try_for_each(|path| plan::check_path(path))?;
+    let written = work::store(folder, step, files).and_then(|()| record.save(folder, step));
+    written.map_err(|error| error.to_string())
+}
+
+impl More for Commands {
+    fn run(self) -> Result<ExitCode, Failure> {
+        let Self::Check(Check { file, json }) = self;
+        let (_, plan, selection) = read(&file)?;
+        cli::print(&if json {
+            format!("{}\n", as_json(&plan, &selection))
+        } else {
+            as_text(&plan, &selection)
+        });
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Returns the number of commands of each task.
+fn counts(plan: &Plan) -> Vec<(&str, usize)> {
+    let count = |kind| plan.steps.iter().filter(|step| step.kind == kind).count();
+    plan.kinds.iter().enumerate().map(|(kind, of)| (&*of.name, count(kind))).collect()
+}
+
+fn as_json(plan: &Plan, selection: &Selection) -> serde_json::Value {
+    let tasks: serde_json::Map<_, _> =
+        counts(plan).into_iter().map(|(name, count)| (name.to_owned(), count.into())).collect();
+    json!({
+        "tasks": tasks,
+        "commands": plan.steps.len(),
+        "to_run": selection.runs.iter().filter(|runs| **runs).count(),
+        "files_read": plan.sources().len(),
+        "files_written": plan.steps.iter().map(|step| step.outputs.len()).sum::<usize>(),
+        "levels": plan.levels,
+        "widest": plan.levels.iter().max(),
+    })
+}
+
+fn as_text(plan: &Plan, selection: &Selection) -> String {
+    let width = counts(plan).iter().map(|(name, _)| name.len()).max().unwrap_or_default();
+    let mut lines: Vec<_> =
+        counts(plan).iter().map(|(name, count)| format!("{name:width$} {count:>7}")).collect();
+    let to_run = selection.runs.iter().filter(|runs| **runs).count();
+    let written: usize = plan.steps.iter().map(|step| step.outputs.len()).sum();
+    let widest = plan.levels.iter().max().copied().unwrap_or_default();
+    lines.push(format!(
+        "\n{} commands, {to_run} to run; {} files are read and {written} are written; {} levels, the widest has {widest}\n",
+        plan.steps.len(),
+        plan.sources().len(),
+        plan.levels.len()
+    ));
+    let mut first = 0;
+    for (level, count) in plan.levels.iter().enumerate().take(LEVELS_MAX) {
+        let mut names: Vec<_> =
+            plan.steps[first..first + count].iter().map(|step| &*plan.kinds[step.kind].name).collect();
+        names.sort_unstable();
+        names.dedup();
+        first += count;
+        let bar = "█".repeat((count * BAR_CHARS_MAX / widest).max(1));
+        lines.push(format!("{:>5} {bar} {count} {}", level + 1, names.join(", ")));
+    }
+    if plan.levels.len() > LEVELS_MAX {
+        lines.push(format!("      … {} more levels", plan.levels.len() - LEVELS_MAX));
+    }
+    lines.join("\n") + "\n"
+}
+
+/// Runs the command line.
+pub fn main() -> ExitCode {
+    run(std::env::args_os())
+}
+
+/// Runs the command line with these arguments; the first one is the name of the command.
+pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let mut arguments: Vec<_> = arguments.into_iter().collect();
+    // All nodes of `solve` are in this process.
+    if arguments.get(1).is_some_and(|command| command == "solve") && !arguments.contains(&"--shared".into()) {
+        arguments.insert(2, "--shared".into());
+    }
+    cli::main_with::<Flow, Commands>(arguments)
+}

@@ -1,0 +1,172 @@
+//! The job file: variables and tasks as TOML.
+
+use std::{
+    collections::BTreeMap,
+    fs::File,
+    io::Read as _,
+    path::{Path, PathBuf},
+};
+
+use dataflow_framework::Options;
+use serde::Deserialize;
+use thiserror::Error;
+use toml::{Spanned, Value};
+
+/// The maximum size of a job file, in bytes.
+const JOB_FILE_BYTES_MAX: u64 = 1 << 20;
+
+/// The shell for commands: it stops at the first failed command and at unset variables.
+const SHELL: &str = "sh -eu";
+
+/// The options of a task in `with`. A file of commands has no use for the others.
+const OPTIONS: [&str; 7] = ["cores", "memory", "needs", "nondeterministic", "priority", "retry", "timeout"];
+
+/// An error in a job file, with its place.
+#[derive(Debug, Error)]
+#[error("{file}:{line}: {reason}")]
+pub(crate) struct Invalid {
+    file: String,
+    line: usize,
+    reason: String,
+}
+
+/// A job file that was parsed.
+#[derive(Debug)]
+pub(crate) struct JobFile {
+    path: PathBuf,
+    text: String,
+    content: Content,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Content {
+    shell: Option<String>,
+    #[serde(default)]
+    each: BTreeMap<Spanned<String>, Values>,
+    #[serde(default)]
+    task: BTreeMap<Spanned<String>, Task>,
+}
+
+/// The values of a variable.
+#[derive(Debug, Deserialize)]
+#[serde(untagged, expecting = "expected a pattern such as \"samples/*.fq\", or a list of texts")]
+pub(crate) enum Values {
+    /// The texts for which the `*` stands in the names of files.
+    Pattern(String),
+    List(Vec<String>),
+}
+
+/// A task: a command for each combination of the variables in its outputs.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Task {
+    #[serde(default, rename = "in")]
+    pub(crate) inputs: Vec<Spanned<String>>,
+    #[serde(rename = "out")]
+    pub(crate) outputs: Vec<Spanned<String>>,
+    pub(crate) run: Spanned<String>,
+    /// Whether the outputs are removed once all their readers have completed.
+    #[serde(default)]
+    pub(crate) temporary: bool,
+    #[serde(default)]
+    with: BTreeMap<Spanned<String>, Value>,
+}
+
+impl JobFile {
+    pub(crate) fn read(path: &Path) -> Result<Self, String> {
+        let mut text = String::new();
+        let read = File::open(path)
+            .and_then(|file| file.take(JOB_FILE_BYTES_MAX + 1).read_to_string(&mut text))
+            .map_err(|error| format!("{}: the job file cannot be read: {error}", path.display()));
+        read?;
+        if text.len() as u64 > JOB_FILE_BYTES_MAX {
+            return Err(format!("{}: it has more than {JOB_FILE_BYTES_MAX} bytes", path.display()));
+        }
+        Self::parse(path, text).map_err(|error| error.to_string())
+    }
+
+    /// Parses the text of a file. The path is for messages.
+    pub(crate) fn parse(path: &Path, text: String) -> Result<Self, Invalid> {
+        let parsed = toml::from_str(&text);
+        let content = parsed.map_err(|error| Invalid {
+            file: path.display().to_string(),
+            line: line_of(&text, error.span().map_or(0, |span| span.start)),
+            reason: error.message().trim().replace('\n', "; "),
+        })?;
+        let file = Self { path: path.to_owned(), text, content };
+        match file.content.task.is_empty() {
+            true => Err(file.invalid(0, "it has no task: add a table such as [task.sort] with out and run")),
+            false => Ok(file),
+        }
+    }
+
+    /// Creates an error at a position in the text.
+    pub(crate) fn invalid(&self, position: usize, reason: impl Into<String>) -> Invalid {
+        let (file, reason) = (self.path.display().to_string(), reason.into());
+        Invalid { file, line: self.line(position), reason }
+    }
+
+    pub(crate) fn line(&self, position: usize) -> usize {
+        line_of(&self.text, position)
+    }
+
+    /// Returns the words of the command that starts the shell.
+    pub(crate) fn shell(&self) -> Vec<String> {
+        let shell = self.content.shell.as_deref().filter(|shell| !shell.trim().is_empty());
+        shell.unwrap_or(SHELL).split_whitespace().map(str::to_owned).collect()
+    }
+
+    /// Returns the variables, each with its position.
+    pub(crate) fn variables(&self) -> impl Iterator<Item = (&str, usize, &Values)> {
+        let all = self.content.each.iter();
+        all.map(|(name, values)| (name.get_ref().as_str(), name.span().start, values))
+    }
+
+    /// Returns the tasks in the order of the file, each with its position.
+    pub(crate) fn tasks(&self) -> Vec<(&str, usize, &Task)> {
+        let all = self.content.task.iter();
+        let mut all: Vec<_> =
+            all.map(|(name, task)| (name.get_ref().as_str(), name.span().start, task)).collect();
+        all.sort_by_key(|(_, position, _)| *position);
+        all
+    }
+
+    /// Returns the options of the calls of a task.
+    pub(crate) fn options(&self, task: &Task) -> Result<Options, Invalid> {
+        let mut options = Options::default();
+        for (name, value) in &task.with {
+            let position = name.span().start;
+            let name = name.get_ref();
+            if !OPTIONS.contains(&name.as_str()) {
+                let reason = format!("there is no option {name}; the options are {}", OPTIONS.join(", "));
+                return Err(self.invalid(position, reason));
+            }
+            let value = text_of(value).ok_or_else(|| {
+                self.invalid(
+                    position,
+                    format!("{name} must be a number, a text, true, false, or a list of texts"),
+                )
+            })?;
+            options.set(name, &value).map_err(|reason| self.invalid(position, reason))?;
+        }
+        Ok(options)
+    }
+}
+
+fn line_of(text: &str, position: usize) -> usize {
+    text.bytes().take(position).filter(|byte| *byte == b'\n').count() + 1
+}
+
+/// Returns the value of an option as in `--task-option`.
+fn text_of(value: &Value) -> Option<String> {
+    match value {
+        Value::String(text) => Some(text.clone()),
+        Value::Integer(number) => Some(number.to_string()),
+        Value::Boolean(flag) => Some(flag.to_string()),
+        Value::Array(list) => {
+            list.iter().map(Value::as_str).collect::<Option<Vec<_>>>().map(|texts| texts.join(","))
+        }
+        _ => None,
+    }
+}

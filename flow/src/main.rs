@@ -1,0 +1,7 @@
+//! The command `flow`.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    dataflow_flow::main()
+}

@@ -1,0 +1,134 @@
+//! Patterns: texts with variables in braces, and names of files with `*`.
+
+use std::{collections::BTreeMap, fs, io, path::Path};
+
+/// The values of all variables.
+pub(crate) type Variables = BTreeMap<String, Vec<String>>;
+
+/// The values of some variables.
+pub(crate) type Binding<'a> = BTreeMap<&'a str, &'a str>;
+
+/// A part of a pattern: a text, or the name of a variable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Part<'a> {
+    Text(&'a str),
+    Variable(&'a str),
+}
+
+pub(crate) fn is_name(text: &str) -> bool {
+    !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'))
+}
+
+/// Divides a pattern. `${name}` belongs to the shell.
+fn parts(pattern: &str) -> Vec<Part<'_>> {
+    let (mut parts, mut text_start, mut from) = (Vec::new(), 0, 0);
+    while let Some(open) = pattern[from..].find('{').map(|at| from + at) {
+        from = open + 1;
+        let Some(close) = pattern[from..].find('}').map(|at| from + at) else { break };
+        let name = &pattern[from..close];
+        if is_name(name) && !pattern[..open].ends_with('$') {
+            parts.extend([Part::Text(&pattern[text_start..open]), Part::Variable(name)]);
+            (text_start, from) = (close + 1, close + 1);
+        }
+    }
+    parts.push(Part::Text(&pattern[text_start..]));
+    parts
+}
+
+/// Returns the names of the variables of a pattern.
+pub(crate) fn names(pattern: &str) -> Vec<&str> {
+    let parts = parts(pattern).into_iter();
+    let names = parts.filter_map(|part| match part {
+        Part::Variable(name) => Some(name),
+        Part::Text(_) => None,
+    });
+    names.collect()
+}
+
+/// Replaces the variables that have values.
+pub(crate) fn fill<'a>(pattern: &str, value: impl Fn(&str) -> Option<&'a str>) -> String {
+    let mut filled = String::new();
+    for part in parts(pattern) {
+        match part {
+            Part::Text(text) => filled += text,
+            Part::Variable(name) => match value(name) {
+                Some(value) => filled += value,
+                None => filled.extend(["{", name, "}"]),
+            },
+        }
+    }
+    filled
+}
+
+/// Returns all combinations of the values of some variables, the last one varying fastest.
+pub(crate) fn combinations<'a>(names: &[&'a str], variables: &'a Variables) -> Vec<Binding<'a>> {
+    names.iter().fold(vec![Binding::new()], |all, name| {
+        let values = variables.get(*name).map_or(&[][..], |values| values);
+        let with = |one: Binding<'a>| {
+            values
+                .iter()
+                .map(move |value| one.iter().map(|(n, v)| (*n, *v)).chain([(*name, &**value)]).collect())
+        };
+        all.into_iter().flat_map(with).collect()
+    })
+}
+
+/// Returns the texts for which the `*` stands in the names of the files in a folder, sorted. Files whose names start with
+/// a dot are ignored.
+pub(crate) fn matches(folder: &Path, pattern: &str) -> io::Result<Vec<String>> {
+    let (parent, name) = pattern.rsplit_once('/').unwrap_or((".", pattern));
+    let Some((before, after)) = name.split_once('*').filter(|(_, after)| !after.contains('*')) else {
+        let text = "a pattern has one `*`, in the name of the file, such as \"samples/*.fq\"";
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+    };
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder.join(parent))? {
+        let entry = entry?;
+        let Ok(name) = entry.file_name().into_string() else { continue };
+        let middle = name.strip_prefix(before).and_then(|rest| rest.strip_suffix(after));
+        if let Some(middle) = middle.filter(|middle| !middle.is_empty() && !name.starts_with('.'))
+            && entry.path().is_file()
+        {
+            found.push(middle.to_owned());
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn known_variables_are_replaced_and_other_braces_stay() {
+        let value = |name: &str| (name == "s").then_some("one");
+        let pattern = "{s}/{s}.x ${s} {print $1} {other} {";
+        assert_eq!(fill(pattern, value), "one/one.x ${s} {print $1} {other} {");
+        assert_eq!(names(pattern), ["s", "s", "other"]);
+    }
+
+    #[test]
+    fn combinations_contain_each_pair_of_values() {
+        let list = |values: &[&str]| values.iter().map(|value| (*value).to_owned()).collect();
+        let variables = Variables::from([("a".into(), list(&["1", "2"])), ("b".into(), list(&["x", "y"]))]);
+        let all = combinations(&["b", "a"], &variables);
+        let all: Vec<_> = all.iter().map(|one| format!("{}{}", one["b"], one["a"])).collect();
+        assert_eq!(all, ["x1", "x2", "y1", "y2"]);
+        assert_eq!(combinations(&[], &variables).len(), 1);
+    }
+
+    #[test]
+    fn star_matches_names_of_regular_files() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["b.fq", "a.fq", ".c.fq", ".fq", "a.fastq"] {
+            fs::write(folder.path().join(name), "").unwrap();
+        }
+        fs::create_dir(folder.path().join("d.fq")).unwrap();
+        assert_eq!(matches(folder.path(), "*.fq").unwrap(), ["a", "b"]);
+        assert_eq!(matches(folder.path(), "a.*").unwrap(), ["fastq", "fq"]);
+        for pattern in ["a.fq", "*.*", "none/*"] {
+            matches(folder.path(), pattern).unwrap_err();
+        }
+    }
+}

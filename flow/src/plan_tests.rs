@@ -1,0 +1,179 @@
+//! Tests of job files and plans.
+
+use std::{fs, path::Path, time::Instant};
+
+use super::{Plan, variables};
+use crate::job_file::JobFile;
+
+/// Plans a job file in a folder with these files.
+fn plan(files: &[&str], text: &str) -> Result<Plan, String> {
+    let folder = tempfile::tempdir().unwrap();
+    for file in files {
+        let path = folder.path().join(file);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, "").unwrap();
+    }
+    let file = JobFile::parse(Path::new("job.toml"), text.to_owned()).map_err(|error| error.to_string())?;
+    let variables = variables(&file, folder.path()).map_err(|error| error.to_string())?;
+    Plan::new(&file, &variables, |path| folder.path().join(path).is_file()).map_err(|error| error.to_string())
+}
+
+/// Checks that a job file is refused with this text, which starts with the line.
+fn refused(text: &str, expected: &str) {
+    let error = plan(&["a.txt"], text).expect_err(expected);
+    assert!(error.contains(&format!("job.toml:{expected}")), "{error}");
+}
+
+/// Aligns, sorts, merges and calls.
+const PIPELINE: &str = r#"
+[each]
+sample = "samples/*.fq"
+region = ["chr1", "chr2", "chr3"]
+[task.align]
+in = ["hg38.fa", "samples/{sample}.fq"]
+out = ["sam/{sample}.sam"]
+run = "bwa mem {in} > {out}"
+with = { cores = 2, memory = "8 GiB", retry = 3, timeout = "1 h", needs = ["bwa", "os=linux"] }
+temporary = true
+[task.sort]
+in = ["sam/{sample}.sam"]
+out = ["bam/{sample}.bam"]
+run = "samtools sort {in} -o {out}"
+[task.merge]
+in = ["bam/{sample}.bam"]
+out = ["all.bam"]
+run = "samtools merge {out} {in}"
+[task.call]
+in = ["hg38.fa", "all.bam"]
+out = ["calls/{region}.vcf"]
+run = "bcftools call -r {region} {in} > {out}"
+"#;
+
+#[test]
+fn pipeline_over_200_samples_has_a_command_for_each_combination_of_output_variables() {
+    assert!(PIPELINE.trim().lines().count() <= 30);
+    let samples: Vec<_> = (0..200).map(|number| format!("samples/s{number:03}.fq")).collect();
+    let files: Vec<_> = samples.iter().map(String::as_str).chain(["hg38.fa"]).collect();
+    let plan = plan(&files, PIPELINE).unwrap();
+    assert_eq!(plan.levels, [200, 200, 1, 3]);
+    assert_eq!(plan.sources().len(), 201);
+    let by_label = |label: &str| plan.steps.iter().find(|step| step.label == label).unwrap();
+    let align = by_label("align (sample=s007)");
+    assert_eq!(align.command, "bwa mem hg38.fa samples/s007.fq > sam/s007.sam");
+    assert_eq!(by_label("merge").inputs.len(), 200);
+    assert!(by_label("merge").command.starts_with("samtools merge all.bam bam/s000.bam bam/s001.bam "));
+    assert_eq!(by_label("call (region=chr2)").outputs, ["calls/chr2.vcf"]);
+    let options = plan.kinds[0].options;
+    assert_eq!((options.cores, options.memory, options.retry), (2, 8 << 30, 3));
+    assert_eq!(options.needs, ["bwa", "os=linux"]);
+    assert!(plan.kinds[0].is_temporary && !plan.kinds[1].is_temporary);
+}
+
+#[test]
+fn plan_of_100_000_commands_is_made() {
+    let start = Instant::now();
+    let list: Vec<_> = (0..50_000).map(|number| format!("\"v{number}\"")).collect();
+    let text = format!(
+        "[each]\nv = [{}]\n[task.a]\nout = [\"{{v}}.a\"]\nrun = \"\"\n[task.b]\nin = [\"{{v}}.a\"]\nout = [\"{{v}}.b\"]\nrun = \"\"",
+        list.join(",")
+    );
+    let plan = plan(&[], &text).unwrap();
+    assert_eq!(plan.levels, [50_000, 50_000]);
+    eprintln!("{:?}", start.elapsed());
+    refused(
+        &format!("{text}\n[task.c]\nout = [\"c\"]\nrun = \"\""),
+        "9: the job has more than 100000 commands",
+    );
+}
+
+#[test]
+fn names_with_special_characters_are_quoted_for_the_shell() {
+    let text = "[task.a]\nout = [\"it's here\", \"-x\", \"plain\"]\nrun = \"touch {out} ${in}\"";
+    assert_eq!(plan(&[], text).unwrap().steps[0].command, "touch 'it'\\''s here' ./'-x' plain ${in}");
+}
+
+#[test]
+fn two_writers_of_a_file_are_refused_with_both_lines() {
+    let task = |name: &str| format!("[task.{name}]\nout = [\"x\"]\nrun = \"\"\n");
+    refused(&(task("one") + &task("two")), "4: tasks one (line 1) and two both write x");
+}
+
+#[test]
+fn output_without_the_variable_of_its_task_is_refused() {
+    let text = "[each]\ns = [\"1\", \"2\"]\n[task.a]\nout = [\"{s}.x\", \"log\"]\nrun = \"\"";
+    refused(text, "3: task a writes log more than once: add the variables");
+}
+
+#[test]
+fn cycle_is_refused_with_its_tasks() {
+    let task = |name: &str, from: &str| {
+        format!("[task.{name}]\nin = [\"{from}\"]\nout = [\"{name}\"]\nrun = \"\"\n")
+    };
+    let text = task("a", "c") + &task("b", "a") + &task("c", "b") + &task("d", "c");
+    refused(&text, "1: tasks wait for each other: a → b → c → a; remove");
+    refused(&task("a", "a"), "1: tasks wait for each other: a → a");
+}
+
+#[test]
+fn input_that_nobody_makes_is_refused() {
+    let text = "[task.a]\nin = [\"a.txt\", \"b.txt\"]\nout = [\"x\"]\nrun = \"\"";
+    refused(text, "1: task a reads b.txt, which no task writes and which does not exist");
+}
+
+#[test]
+fn variable_without_values_is_refused() {
+    let task = "\n[task.a]\nout = [\"{s}\"]\nrun = \"\"";
+    for values in ["\"*.fq\"", "[]"] {
+        refused(&format!("[each]\ns = {values}{task}"), "2: variable s has no values");
+    }
+    for (values, expected) in [
+        ("\"none/*.fq\"", "2: s = \"none/*.fq\": No such file"),
+        ("\"a.txt\"", "2: s = \"a.txt\": a pattern has one `*`"),
+        ("[\"a b\"]", "2: variable s has the value \"a b\""),
+        ("[\"..\", \"..\"]", "2: variable s has a value twice"),
+        ("3", "2: expected a pattern"),
+    ] {
+        refused(&format!("[each]\ns = {values}{task}"), expected);
+    }
+}
+
+#[test]
+fn absolute_and_escaping_paths_are_refused() {
+    for path in ["/etc/passwd", "../up", "a/../../up", "a//b", "./a", "", "a/", ".flow/lock"] {
+        for (field, verb) in [("out", "writes"), ("in", "reads")] {
+            let other = if field == "in" { "out = [\"x\"]" } else { "" };
+            let text = format!("[task.a]\nrun = \"\"\n{field} = [\"{path}\"]\n{other}");
+            refused(&text, &format!("3: task a {verb} \"{path}\": "));
+        }
+    }
+    // A value may lead out as well.
+    let text = "[each]\ns = [\"..\"]\n[task.a]\nout = [\"{s}/x\"]\nrun = \"\"";
+    refused(text, "4: task a writes \"../x\": a path is relative");
+}
+
+#[test]
+fn wrong_fields_are_refused_with_their_lines() {
+    for (text, expected) in [
+        ("", "1: it has no task"),
+        ("[task.a]\nout = [\"x\"]", "1: missing field `run`"),
+        ("[task.a]\nout = [\"x\"]\nrun = \"\"\nretries = 3", "4: unknown field `retries`, expected one of"),
+        ("[tasks.a]\nout = [\"x\"]\nrun = \"\"", "1: unknown field `tasks`"),
+        ("[task.a]\nout = \"x\nrun = \"\"", "2: "),
+        ("[task.a]\nout = []\nrun = \"\"", "1: task a has no output"),
+        ("[task.\"a b\"]\nout = [\"x\"]\nrun = \"\"", "1: \"a b\" cannot be the name of a task"),
+        ("[task.a]\nout = [\"{x}\"]\nrun = \"\"", "2: there is no variable x: define it in [each]"),
+        ("[each]\nin = [\"1\"]\n[task.a]\nout = [\"x\"]\nrun = \"\"", "2: \"in\" cannot be a variable"),
+        ("[each]\ns = [\"1\"]\n[task.a]\nout = [\"x\"]\nrun = \"{s}\"", "5: {s} has no single value in run"),
+        (
+            "[task.a]\nout = [\"x\"]\nrun = \"\"\nwith = { tries = 2 }",
+            "4: there is no option tries; the options are cores",
+        ),
+        (
+            "[task.a]\nout = [\"x\"]\nrun = \"\"\nwith = { memory = \"much\" }",
+            "4: \"much\" is no value of memory",
+        ),
+        ("[task.a]\nout = [\"x\"]\nrun = \"\"\nwith = { retry = 1.5 }", "4: retry must be a number"),
+    ] {
+        refused(text, expected);
+    }
+}

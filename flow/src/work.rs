@@ -1,0 +1,299 @@
+//! The program of a job: it calls a task for each command of a plan.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    error::Error,
+    fs, io,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use dataflow_framework::{
+    __private::{Calling, Failed, Invocation},
+    Data, File, Program, Run, TaskDef,
+};
+use serde::{Deserialize, Serialize, Serializer, ser::SerializeTuple as _};
+
+use crate::{
+    plan::{Kind, Step},
+    record::{Record, digest},
+};
+
+/// The maximum size of all inputs that travel with a job, and of all outputs that return with its result, in bytes.
+pub(crate) const SENT_BYTES_MAX: u64 = 1 << 30;
+const RETURNED_BYTES_MAX: u64 = 60 << 20;
+
+/// The maximum number of failures in an error.
+const FAILURES_MAX: usize = 20;
+
+/// The commands of a job that have to run.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Work {
+    /// The folder of the job file, if the nodes reach it at this path. Otherwise inputs travel with the job, and outputs
+    /// return with its result.
+    pub(crate) folder: Option<PathBuf>,
+    pub(crate) shell: Vec<String>,
+    pub(crate) kinds: Vec<Kind>,
+    pub(crate) sources: Vec<Source>,
+    pub(crate) steps: Vec<Step>,
+    /// The number of commands that need not run.
+    pub(crate) skipped: usize,
+}
+
+/// A file that exists before the job.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Source {
+    pub(crate) path: String,
+    pub(crate) digest: String,
+    pub(crate) sent: Option<File>,
+}
+
+/// The result of a job.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Done {
+    pub(crate) ran: usize,
+    pub(crate) skipped: usize,
+    pub(crate) returned: Vec<Returned>,
+    pub(crate) failures: Vec<String>,
+}
+
+/// The outputs of a command, in their order, with its record; without the files if these are temporary.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Returned {
+    pub(crate) step: Step,
+    pub(crate) record: Record,
+    pub(crate) files: Vec<File>,
+}
+
+impl Serialize for Returned {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        // The form for users contains names only.
+        if to.is_human_readable() {
+            return self.step.outputs.serialize(to);
+        }
+        let mut fields = to.serialize_tuple(3)?;
+        fields.serialize_element(&self.step)?;
+        fields.serialize_element(&self.record)?;
+        fields.serialize_element(&self.files)?;
+        fields.end()
+    }
+}
+
+/// The arguments of the call of a command in addition to its inputs.
+#[derive(Debug, Serialize, Deserialize)]
+struct Order {
+    shell: Vec<String>,
+    step: Step,
+    /// The folder for the outputs and the record.
+    folder: Option<PathBuf>,
+    is_temporary: bool,
+}
+
+/// Returns the task of this name and these options. Nodes learn the tasks of a job from its arguments; each is stored once
+/// per process.
+fn task(Kind { name, options, .. }: &Kind) -> &'static TaskDef {
+    static KNOWN: Mutex<Vec<&'static TaskDef>> = Mutex::new(Vec::new());
+    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(task) = known.iter().find(|task| task.name == name && task.options == *options) {
+        return task;
+    }
+    let task: &'static TaskDef = Box::leak(Box::new(TaskDef {
+        name: name.clone().leak(),
+        module: module_path!(),
+        signature: "(Order, &[&File]) -> (Record, File...)",
+        options: *options,
+        run: call,
+        default_outputs: None,
+    }));
+    known.push(task);
+    task
+}
+
+/// Runs a call: its results are the record and the outputs.
+fn call(call: &mut Invocation<'_>) -> Result<(), Failed> {
+    let order: Order = call.copied()?;
+    let inputs: Vec<Arc<File>> = call.read_all()?;
+    let made =
+        execute(&order, &inputs).map_err(|error| Failed::of(format!("{}: {error}", order.step.label)))?;
+    let (record, files) = made;
+    call.put(record);
+    files.into_iter().for_each(|file| call.put(file));
+    Ok(())
+}
+
+/// Runs a command on its inputs.
+fn execute(order: &Order, inputs: &[Arc<File>]) -> io::Result<(Record, Vec<File>)> {
+    let Order { shell, step, folder, is_temporary } = order;
+    let (program, options) = shell.split_first().ok_or(io::ErrorKind::InvalidInput)?;
+    let run = options.iter().fold(Run::new(program), Run::word).word("-c").word(&step.command);
+    let run = step.inputs.iter().zip(inputs).fold(run, |run, (path, file)| run.input(path, file));
+    let files = run.outputs(&step.outputs)?;
+    let digests =
+        |files: &[&File]| files.iter().map(|file| digest(file.path())).collect::<io::Result<Vec<_>>>();
+    let read = digests(&inputs.iter().map(|file| &**file).collect::<Vec<_>>())?;
+    let written = digests(&files.iter().collect::<Vec<_>>())?;
+    let record = Record::new(shell, step, read.iter().map(String::as_str), written.into_iter());
+    if let Some(folder) = folder {
+        if !is_temporary {
+            store(folder, step, &files)?;
+        }
+        record.save(folder, step)?;
+    }
+    Ok((record, files))
+}
+
+/// Writes the outputs of a command into the folder of the job file.
+pub(crate) fn store(folder: &Path, step: &Step, files: &[File]) -> io::Result<()> {
+    step.outputs.iter().zip(files).try_for_each(|(path, file)| {
+        let path = folder.join(path);
+        path.parent().map_or(Ok(()), fs::create_dir_all)?;
+        file.publish(&path).map_err(|error| {
+            io::Error::new(error.kind(), format!("{} cannot be written: {error}", path.display()))
+        })
+    })
+}
+
+/// Returns the content of a source as data.
+fn source(
+    folder: Option<&Path>,
+    Source { path, digest: expected, sent }: &Source,
+) -> Result<Data<File>, String> {
+    let file = match (sent, folder) {
+        (Some(file), _) => file.copy(),
+        (None, Some(folder)) => File::open(folder.join(path)),
+        (None, None) => Err(io::ErrorKind::NotFound.into()),
+    };
+    let file = file.map_err(|error| {
+        format!("{error}. With --shared, each node has to reach the folder of the job file at the same path")
+    })?;
+    match digest(file.path()) {
+        Ok(found) if found == *expected => Ok(Data::new(file)),
+        Ok(_) => Err(format!("{path} has changed since the job was planned: run the command again")),
+        Err(error) => Err(format!("{path}: {error}")),
+    }
+}
+
+/// The handles of a call.
+struct Called<'a> {
+    step: &'a Step,
+    record: Data<Record>,
+    files: Vec<Data<File>>,
+}
+
+/// The program of all job files.
+#[derive(Debug)]
+pub(crate) struct Flow;
+
+impl Program for Flow {
+    type Arguments = Work;
+    type Output = Done;
+
+    fn tasks() -> Vec<&'static TaskDef> {
+        Vec::new()
+    }
+
+    fn tasks_of(work: &Work) -> Vec<&'static TaskDef> {
+        work.kinds.iter().map(task).collect()
+    }
+
+    fn run(work: &Work) -> Result<Done, Box<dyn Error + Send + Sync>> {
+        let folder = work.folder.as_deref();
+        let mut left: HashMap<&str, usize> = HashMap::new();
+        work.steps.iter().flat_map(|step| &step.inputs).for_each(|path| *left.entry(path).or_default() += 1);
+        let mut files: HashMap<&str, Data<File>> = HashMap::new();
+        for given in &work.sources {
+            files.insert(&given.path, source(folder, given)?);
+        }
+        let mut calls = Vec::new();
+        for step in &work.steps {
+            let called = make_call(work, step, &files)?;
+            // A version is dropped after its last reader.
+            for path in &step.inputs {
+                let left = left.entry(path).or_default();
+                *left -= 1;
+                if *left == 0 {
+                    files.remove(&**path);
+                }
+            }
+            files.extend(step.outputs.iter().map(|path| &**path).zip(called.files.iter().cloned()));
+            let keeps_files = folder.is_none() && !work.kinds[step.kind].is_temporary;
+            calls.push(if keeps_files { called } else { Called { files: Vec::new(), ..called } });
+        }
+        drop(files);
+        finish(work, calls)
+    }
+}
+
+fn make_call<'a>(
+    work: &Work,
+    step: &'a Step,
+    files: &HashMap<&str, Data<File>>,
+) -> Result<Called<'a>, String> {
+    let kind = &work.kinds[step.kind];
+    let order = Order {
+        shell: work.shell.clone(),
+        step: step.clone(),
+        folder: work.folder.clone(),
+        is_temporary: kind.is_temporary,
+    };
+    let inputs: Option<Vec<_>> = step.inputs.iter().map(|path| files.get(&**path).cloned()).collect();
+    let inputs = inputs.ok_or_else(|| format!("{}: an input is missing in the job", step.label))?;
+    let task = task(kind);
+    let mut call = Calling::of(task, task.options);
+    call.copy(&order);
+    call.read_all(&inputs);
+    let record = call.result();
+    let files = step.outputs.iter().map(|_| call.result()).collect();
+    call.submit();
+    Ok(Called { step, record, files })
+}
+
+/// Waits for all calls. A failure does not affect the calls that do not depend on it.
+fn finish(work: &Work, calls: Vec<Called<'_>>) -> Result<Done, Box<dyn Error + Send + Sync>> {
+    let (mut ran, mut bytes, mut returned) = (0, 0, Vec::new());
+    let mut failures: BTreeMap<u64, String> = BTreeMap::new();
+    let (mut failed, mut too_large) = (0, BTreeSet::new());
+    for Called { step, record, files } in calls {
+        let record = match record.get() {
+            Ok(record) => record.clone(),
+            Err(failure) => {
+                failed += 1;
+                // Calls that did not run have the failure of the call on which they depend.
+                failures.entry(failure.call()).or_insert_with(|| failure.to_string());
+                continue;
+            }
+        };
+        ran += 1;
+        if work.folder.is_some() {
+            continue;
+        }
+        let files = files.iter().map(|file| Ok(file.get()?.copy()?));
+        let files: Vec<File> = files.collect::<Result<_, Box<dyn Error + Send + Sync>>>()?;
+        let size: u64 = files.iter().map(File::len).sum::<io::Result<u64>>()?;
+        if bytes + size > RETURNED_BYTES_MAX {
+            too_large.insert(&*step.label);
+            continue;
+        }
+        bytes += size;
+        returned.push(Returned { step: step.clone(), record, files });
+    }
+    let mut failures: Vec<_> = failures.into_values().collect();
+    if failures.len() > FAILURES_MAX {
+        failures.truncate(FAILURES_MAX);
+        failures.push("further failures are not listed".to_owned());
+    }
+    if failed > 0 {
+        failures.push(format!("{failed} of {} commands have failed or did not run", work.steps.len()));
+    }
+    if let Some(first) = too_large.first() {
+        failures.push(format!(
+            "the outputs of {} commands ({first}) were not returned: at most {RETURNED_BYTES_MAX} bytes return with a \
+             job. Mark tasks whose outputs only other tasks read as temporary, or use a shared folder with --shared",
+            too_large.len()
+        ));
+    }
+    if work.folder.is_some() && !failures.is_empty() {
+        return Err(failures.join("\n").into());
+    }
+    Ok(Done { ran, skipped: work.skipped, returned, failures })
+}
