@@ -13,6 +13,7 @@ mod dashboard;
 mod displays;
 mod doctor;
 mod elastic;
+mod flow;
 mod instances;
 mod kinds;
 mod labels;

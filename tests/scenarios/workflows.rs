@@ -17,15 +17,15 @@ use taskwork_tests::{
 };
 
 /// Logged by the node on which the program runs.
-const COORDINATES: &str = "the program runs on this node";
+pub(crate) const COORDINATES: &str = "the program runs on this node";
 /// Logged by the other nodes.
-const FOLLOWS: &str = "this node runs calls of the program on another one";
+pub(crate) const FOLLOWS: &str = "this node runs calls of the program on another one";
 /// Logged by another node when the first calls have completed.
 const RECORDS_ENDS: &str = "this node remembers which calls of the program have ended";
 /// Logged by the node of the program when it has learned of an earlier run.
-const RESTARTS: &str = "the program restarts; completed calls are not repeated";
+pub(crate) const RESTARTS: &str = "the program restarts; completed calls are not repeated";
 /// Logged when a node has left or is lost.
-const GONE: &str = "a node is gone that ran calls";
+pub(crate) const GONE: &str = "a node is gone that ran calls";
 
 /// Logged when a node should leave, possibly this one.
 const LEAVES: &str = "leaves, and is given no more calls";
@@ -68,14 +68,14 @@ impl Scene {
     }
 }
 
-fn cluster(name: &str) -> Cluster {
+pub(crate) fn cluster(name: &str) -> Cluster {
     let mut cluster = Cluster::shared().unwrap();
     cluster.start_nodes(name, 3, &["--workers", "1"]).unwrap();
     cluster
 }
 
 /// Waits until this many nodes have logged a text, and returns them.
-fn wait_for(cluster: &Cluster, nodes: &[usize], count: usize, text: &str) -> Vec<usize> {
+pub(crate) fn wait_for(cluster: &Cluster, nodes: &[usize], count: usize, text: &str) -> Vec<usize> {
     let deadline = Instant::now() + SOON;
     loop {
         let said: Vec<_> = nodes.iter().copied().filter(|node| cluster.log(*node).contains(text)).collect();

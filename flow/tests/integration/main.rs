@@ -1,0 +1,254 @@
+//! Job files run by the command.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Output},
+};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// A folder with a job file. Each command of the job adds a line to a log.
+struct Job {
+    folder: TempDir,
+}
+
+const PIPELINE: &str = r#"
+[each]
+sample = "samples/*.txt"
+[task.sort]
+in = ["samples/{sample}.txt"]
+out = ["sorted/{sample}.txt"]
+run = """
+echo sort {sample} >> "$LOG"
+sort {in} > {out}
+"""
+[task.merge]
+in = ["sorted/{sample}.txt"]
+out = ["merged.txt"]
+run = 'echo merge >> "$LOG"; sort -m {in} > {out}'
+[task.count]
+in = ["merged.txt"]
+out = ["count.txt"]
+run = 'echo count >> "$LOG"; wc -l < {in} > {out}'
+"#;
+
+impl Job {
+    fn new(text: &str) -> Self {
+        let job = Self { folder: tempfile::tempdir().unwrap() };
+        fs::create_dir_all(job.at("job/samples")).unwrap();
+        for (sample, lines) in [("a", "3\n1\n"), ("b", "2\n"), ("c", "5\n4\n")] {
+            fs::write(job.at("job/samples").join(format!("{sample}.txt")), lines).unwrap();
+        }
+        fs::write(job.at("job/job.toml"), text).unwrap();
+        job
+    }
+
+    fn at(&self, path: &str) -> PathBuf {
+        self.folder.path().join(path)
+    }
+
+    fn text(&self, path: &str) -> String {
+        fs::read_to_string(self.at("job").join(path)).unwrap()
+    }
+
+    fn edit(&self, from: &str, to: &str) {
+        let text = self.text("job.toml");
+        assert!(text.contains(from));
+        fs::write(self.at("job/job.toml"), text.replace(from, to)).unwrap();
+    }
+
+    fn flow(&self, arguments: &[&str]) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_flow"));
+        command.args(arguments).arg(self.at("job/job.toml"));
+        command.env("LOG", self.at("log")).output().unwrap()
+    }
+
+    /// Runs the job, and returns the commands that have run, sorted.
+    fn solve(&self) -> Vec<String> {
+        let output = self.flow(&["solve", "--quiet", "--json"]);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let ran = self.ran();
+        let shown: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(shown["ran"], ran.len());
+        ran
+    }
+
+    /// Runs a job that fails, and returns the error.
+    fn fails(&self) -> String {
+        let output = self.flow(&["solve", "--quiet"]);
+        assert_eq!(output.status.code(), Some(1));
+        String::from_utf8(output.stderr).unwrap()
+    }
+
+    /// Returns the commands that have run since the last call, sorted.
+    fn ran(&self) -> Vec<String> {
+        let log = fs::read_to_string(self.at("log")).unwrap_or_default();
+        let _ = fs::remove_file(self.at("log"));
+        let mut ran: Vec<_> = log.lines().map(str::to_owned).collect();
+        ran.sort();
+        ran
+    }
+
+    /// Returns the names of the files in the folder of the job, without those of the records.
+    fn files(&self) -> Vec<String> {
+        fn list(folder: &Path, all: &mut Vec<PathBuf>) {
+            for entry in fs::read_dir(folder).unwrap() {
+                let path = entry.unwrap().path();
+                if path.is_dir() { list(&path, all) } else { all.push(path) }
+            }
+        }
+        let mut all = Vec::new();
+        list(&self.at("job"), &mut all);
+        let names =
+            all.iter().map(|path| path.strip_prefix(self.at("job")).unwrap().to_str().unwrap().to_owned());
+        let mut names: Vec<_> =
+            names.filter(|name| !name.starts_with(".flow/") && !name.starts_with("samples/")).collect();
+        names.sort();
+        names
+    }
+}
+
+const ALL: [&str; 5] = ["count", "merge", "sort a", "sort b", "sort c"];
+
+#[test]
+fn pipeline_writes_its_outputs_next_to_the_job_file() {
+    let job = Job::new(PIPELINE);
+    assert_eq!(job.solve(), ALL);
+    assert_eq!(job.text("merged.txt"), "1\n2\n3\n4\n5\n");
+    assert_eq!(job.text("count.txt").trim(), "5");
+    assert_eq!(
+        job.files(),
+        ["count.txt", "job.toml", "merged.txt", "sorted/a.txt", "sorted/b.txt", "sorted/c.txt"]
+    );
+}
+
+#[test]
+fn only_commands_with_changes_and_their_dependents_run_again() {
+    let job = Job::new(PIPELINE);
+    assert_eq!(job.solve(), ALL);
+    assert_eq!(job.solve(), [""; 0]);
+    job.edit("sort -m {in}", "sort -r -m {in}");
+    assert_eq!(job.solve(), ["count", "merge"]);
+    fs::write(job.at("job/samples/b.txt"), "7\n").unwrap();
+    assert_eq!(job.solve(), ["count", "merge", "sort b"]);
+    // The same content again is no change.
+    fs::write(job.at("job/samples/b.txt"), "7\n").unwrap();
+    assert_eq!(job.solve(), [""; 0]);
+    fs::remove_file(job.at("job/sorted/a.txt")).unwrap();
+    assert_eq!(job.solve(), ["sort a"]);
+    fs::write(job.at("job/sorted/a.txt"), "changed by hand").unwrap();
+    assert_eq!(job.solve(), ["sort a"]);
+    fs::write(job.at("job/samples/d.txt"), "9\n").unwrap();
+    assert_eq!(job.solve(), ["count", "merge", "sort d"]);
+    fs::remove_dir_all(job.at("job/.flow")).unwrap();
+    assert_eq!(job.solve().len(), 6);
+}
+
+#[test]
+fn damaged_record_makes_its_command_run_again() {
+    let job = Job::new(PIPELINE);
+    job.solve();
+    for record in fs::read_dir(job.at("job/.flow")).unwrap() {
+        fs::write(record.unwrap().path(), "{").unwrap();
+    }
+    assert_eq!(job.solve(), ALL);
+}
+
+#[test]
+fn temporary_outputs_are_not_kept_and_made_again_if_they_are_needed() {
+    let job = Job::new(&PIPELINE.replace("[task.merge]", "temporary = true\n[task.merge]"));
+    assert_eq!(job.solve(), ALL);
+    assert_eq!(job.files(), ["count.txt", "job.toml", "merged.txt"]);
+    assert_eq!(job.solve(), [""; 0]);
+    job.edit("wc -l", "wc -c");
+    assert_eq!(job.solve(), ["count"]);
+    job.edit("sort -m", "sort -r -m");
+    assert_eq!(job.solve(), ALL);
+}
+
+#[test]
+fn failed_command_is_reported_with_its_name_status_and_last_lines() {
+    let job = Job::new(
+        &PIPELINE.replace("sort {in} >", "[ {sample} != b ] || { echo it is b >&2; exit 3; }; sort {in} >"),
+    );
+    let error = job.fails();
+    for expected in [
+        "task `sort`",
+        "sort (sample=b): `sh -eu -c",
+        "exit status: 3",
+        "it is b\n",
+        "3 of 5 commands have failed or did not run",
+    ] {
+        assert!(error.contains(expected), "{expected}: {error}");
+    }
+    assert_eq!(error.matches("exit status").count(), 1, "{error}");
+    // The others have completed, and need not run again.
+    assert_eq!(job.files(), ["job.toml", "sorted/a.txt", "sorted/c.txt"]);
+    assert_eq!(job.ran(), ["sort a", "sort b", "sort c"]);
+    job.edit("!= b", "!= x");
+    assert_eq!(job.solve(), ALL);
+}
+
+#[test]
+fn missing_output_of_a_command_is_reported() {
+    let job = Job::new("[task.a]\nout = [\"one\", \"two\"]\nrun = \"echo half > one; touch tow\"");
+    let error = job.fails();
+    assert!(error.contains("a: `sh -eu -c") && error.contains("has not written the file `two`"), "{error}");
+    assert_eq!(job.files(), ["job.toml"], "no output is written without the others");
+}
+
+#[test]
+fn command_that_fails_once_is_repeated_by_retry() {
+    let text = "[task.a]\nout = [\"x\"]\nwith = { retry = 1 }\nrun = 'echo a >> \"$LOG\"; [ $(wc -l < \"$LOG\") = 2 ]; echo > x'";
+    let job = Job::new(text);
+    assert!(job.flow(&["solve", "--quiet"]).status.success());
+    assert_eq!(job.ran(), ["a", "a"]);
+}
+
+#[test]
+fn shell_of_the_job_file_runs_the_commands() {
+    let job = Job::new("shell = \"sh\"\n[task.a]\nout = [\"x\"]\nrun = \"false; echo $- > x\"");
+    assert!(job.flow(&["solve", "--quiet"]).status.success());
+    assert!(!job.text("x").contains('e'));
+}
+
+#[test]
+fn check_prints_the_plan_and_what_has_to_run() {
+    let job = Job::new(PIPELINE);
+    let check = || serde_json::from_slice::<Value>(&job.flow(&["check", "--json"]).stdout).unwrap();
+    let plan = check();
+    assert_eq!(plan["tasks"]["sort"], 3);
+    assert_eq!(plan["levels"], serde_json::json!([3, 1, 1]));
+    assert_eq!((&plan["commands"], &plan["to_run"], &plan["widest"]), (&5.into(), &5.into(), &3.into()));
+    job.solve();
+    assert_eq!(check()["to_run"], 0);
+    let text = String::from_utf8(job.flow(&["check"]).stdout).unwrap();
+    assert!(
+        text.contains("5 commands, 0 to run; 3 files are read and 5 are written; 3 levels, the widest has 3"),
+        "{text}"
+    );
+    assert!(text.contains("1 ████████████████████████████████████████ 3 sort"), "{text}");
+}
+
+#[test]
+fn wrong_job_file_is_refused_with_its_line_by_each_command() {
+    let job = Job::new("[task.a]\nin = [\"none\"]\nout = [\"x\"]\nrun = \"\"");
+    for command in ["check", "solve"] {
+        let output = job.flow(&[command]);
+        assert_eq!(output.status.code(), Some(2));
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert!(error.contains("job.toml:1: task a reads none, which no task writes"), "{error}");
+    }
+}
+
+#[test]
+fn several_nodes_in_one_process_write_the_same_outputs() {
+    let job = Job::new(PIPELINE);
+    assert!(job.flow(&["solve", "--quiet", "--nodes", "3"]).status.success());
+    assert_eq!(job.text("merged.txt"), "1\n2\n3\n4\n5\n");
+    assert_eq!(job.ran(), ALL);
+}
