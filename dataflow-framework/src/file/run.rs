@@ -14,7 +14,7 @@ use std::{
 use taskwork_child::{Group, read_tail, shown};
 use wait_timeout::ChildExt as _;
 
-use super::{File, check, is_single, sandbox::Sandbox, trouble};
+use super::{File, check, is_single, refused, sandbox::Sandbox, trouble};
 use crate::time_left;
 
 /// The maximum part of a command that is shown, in characters.
@@ -146,8 +146,9 @@ impl<'a> Run<'a> {
     /// # Errors
     /// As [`file`](Self::file).
     pub fn files<const N: usize>(self, names: [&str; N]) -> io::Result<[File; N]> {
+        names.iter().try_for_each(|name| check(name))?;
         let files = self.outputs(&names)?;
-        Ok(files.try_into().expect("each name has a file"))
+        files.try_into().map_err(|_| refused("a name has no file"))
     }
 
     /// Runs it, and returns the files that it has written at these paths, relative to its directory. Their folders exist
