@@ -95,10 +95,10 @@ impl JobFile {
             reason: error.message().trim().replace('\n', "; "),
         })?;
         let file = Self { path: path.to_owned(), text, content };
-        match file.content.task.is_empty() {
-            true => Err(file.invalid(0, "it has no task: add a table such as [task.sort] with out and run")),
-            false => Ok(file),
+        if file.content.task.is_empty() {
+            return Err(file.invalid(0, "it has no task: add a table such as [task.sort] with out and run"));
         }
+        Ok(file)
     }
 
     /// Creates an error at a position in the text.

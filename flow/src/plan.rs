@@ -109,7 +109,9 @@ impl Plan {
         let mut steps: Vec<_> = levels.into_iter().flatten().zip(steps).collect();
         steps.sort_by_key(|(level, _)| *level);
         let mut levels = vec![0; steps.last().map_or(0, |(level, _)| level + 1)];
-        steps.iter().for_each(|(level, _)| levels[*level] += 1);
+        for (level, _) in &steps {
+            levels[*level] += 1;
+        }
         let steps = steps.into_iter().map(|(_, (step, _))| step).collect();
         Ok(Self { shell: file.shell(), kinds, steps, levels })
     }
@@ -293,11 +295,11 @@ fn quoted(paths: &[String]) -> String {
     let is_plain = |path: &str| {
         path.chars().all(|c| c.is_alphanumeric() || "._-+/=,@%".contains(c)) && !path.starts_with('-')
     };
-    let quoted = paths.iter().map(|path| match is_plain(path) {
-        true => path.clone(),
-        false => {
-            format!("{}'{}'", if path.starts_with('-') { "./" } else { "" }, path.replace('\'', "'\\''"))
+    let quoted = paths.iter().map(|path| {
+        if is_plain(path) {
+            return path.clone();
         }
+        format!("{}'{}'", if path.starts_with('-') { "./" } else { "" }, path.replace('\'', "'\\''"))
     });
     quoted.collect::<Vec<_>>().join(" ")
 }

@@ -117,7 +117,9 @@ fn call(call: &mut Invocation<'_>) -> Result<(), Failed> {
         execute(&order, &inputs).map_err(|error| Failed::of(format!("{}: {error}", order.step.label)))?;
     let (record, files) = made;
     call.put(record);
-    files.into_iter().for_each(|file| call.put(file));
+    for file in files {
+        call.put(file);
+    }
     Ok(())
 }
 
