@@ -1,6 +1,7 @@
 //! The command `flow`.
 
 use std::{
+    collections::BTreeSet,
     ffi::OsString,
     fs::{self, File as Lock},
     path::{Path, PathBuf},
@@ -25,9 +26,8 @@ use crate::{
 /// The folder of the job file with its lock, for the result, which is presented by the process that has read the file.
 static FOLDER: Mutex<Option<(PathBuf, Lock)>> = Mutex::new(None);
 
-/// The maximum width of a bar, and the maximum number of levels that are shown.
+/// The maximum width of the bar of a level.
 const BAR_CHARS_MAX: usize = 40;
-const LEVELS_MAX: usize = 20;
 
 /// The options of a job.
 #[derive(Debug, Args)]
@@ -133,26 +133,18 @@ impl More for Commands {
     fn run(self) -> Result<ExitCode, Failure> {
         let Self::Check(Check { file, json }) = self;
         let (_, plan, selection) = read(&file)?;
-        cli::print(&if json {
-            format!("{}\n", as_json(&plan, &selection))
-        } else {
-            as_text(&plan, &selection)
-        });
+        let figures = as_json(&plan, &selection);
+        cli::print(&if json { format!("{figures}\n") } else { as_text(&plan, &figures) });
         Ok(ExitCode::SUCCESS)
     }
 }
 
-/// Returns the number of commands of each task.
-fn counts(plan: &Plan) -> Vec<(&str, usize)> {
-    let count = |kind| plan.steps.iter().filter(|step| step.kind == kind).count();
-    plan.kinds.iter().enumerate().map(|(kind, of)| (&*of.name, count(kind))).collect()
-}
-
+/// Returns the figures of a plan.
 fn as_json(plan: &Plan, selection: &Selection) -> serde_json::Value {
-    let tasks: serde_json::Map<_, _> =
-        counts(plan).into_iter().map(|(name, count)| (name.to_owned(), count.into())).collect();
+    let count = |kind| plan.steps.iter().filter(|step| step.kind == kind).count();
+    let tasks = plan.kinds.iter().enumerate().map(|(kind, of)| (of.name.clone(), count(kind).into()));
     json!({
-        "tasks": tasks,
+        "tasks": tasks.collect::<serde_json::Map<_, _>>(),
         "commands": plan.steps.len(),
         "to_run": selection.runs.iter().filter(|runs| **runs).count(),
         "files_read": plan.sources().len(),
@@ -162,33 +154,22 @@ fn as_json(plan: &Plan, selection: &Selection) -> serde_json::Value {
     })
 }
 
-fn as_text(plan: &Plan, selection: &Selection) -> String {
-    let width = counts(plan).iter().map(|(name, _)| name.len()).max().unwrap_or_default();
-    let mut lines: Vec<_> =
-        counts(plan).iter().map(|(name, count)| format!("{name:width$} {count:>7}")).collect();
-    let to_run = selection.runs.iter().filter(|runs| **runs).count();
-    let written: usize = plan.steps.iter().map(|step| step.outputs.len()).sum();
-    let widest = plan.levels.iter().max().copied().unwrap_or_default();
-    lines.push(format!(
-        "\n{} commands, {to_run} to run; {} files are read and {written} are written; {} levels, the widest has {widest}\n",
-        plan.steps.len(),
-        plan.sources().len(),
-        plan.levels.len()
-    ));
-    let mut first = 0;
-    for (level, count) in plan.levels.iter().enumerate().take(LEVELS_MAX) {
-        let mut names: Vec<_> =
-            plan.steps[first..first + count].iter().map(|step| &*plan.kinds[step.kind].name).collect();
-        names.sort_unstable();
-        names.dedup();
-        first += count;
-        let bar = "█".repeat((count * BAR_CHARS_MAX / widest).max(1));
-        lines.push(format!("{:>5} {bar} {count} {}", level + 1, names.join(", ")));
+/// Returns the figures with a picture of the levels.
+fn as_text(plan: &Plan, figures: &serde_json::Value) -> String {
+    let [commands, to_run, read, written] =
+        ["commands", "to_run", "files_read", "files_written"].map(|name| &figures[name]);
+    let mut text =
+        format!("{commands} commands, {to_run} to run; {read} files are read, {written} are written\n");
+    let widest = plan.levels.iter().max().copied().unwrap_or(1);
+    let mut steps = plan.steps.iter();
+    for (level, count) in (1..).zip(&plan.levels) {
+        let names: BTreeSet<_> =
+            steps.by_ref().take(*count).map(|step| &*plan.kinds[step.kind].name).collect();
+        let (bar, names) =
+            ("█".repeat((count * BAR_CHARS_MAX / widest).max(1)), Vec::from_iter(names).join(", "));
+        text.extend([format!("{level:>5} {bar} {count} {names}\n")]);
     }
-    if plan.levels.len() > LEVELS_MAX {
-        lines.push(format!("      … {} more levels", plan.levels.len() - LEVELS_MAX));
-    }
-    lines.join("\n") + "\n"
+    text
 }
 
 /// Runs the command line.

@@ -2,8 +2,7 @@
 
 use std::{
     collections::BTreeMap,
-    fs::File,
-    io::Read as _,
+    fs,
     path::{Path, PathBuf},
 };
 
@@ -11,9 +10,6 @@ use dataflow_framework::Options;
 use serde::Deserialize;
 use thiserror::Error;
 use toml::{Spanned, Value};
-
-/// The maximum size of a job file, in bytes.
-const JOB_FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// The shell for commands: it stops at the first failed command and at unset variables.
 const SHELL: &str = "sh -eu";
@@ -75,14 +71,8 @@ pub(crate) struct Task {
 
 impl JobFile {
     pub(crate) fn read(path: &Path) -> Result<Self, String> {
-        let mut text = String::new();
-        let read = File::open(path)
-            .and_then(|file| file.take(JOB_FILE_BYTES_MAX + 1).read_to_string(&mut text))
-            .map_err(|error| format!("{}: the job file cannot be read: {error}", path.display()));
-        read?;
-        if text.len() as u64 > JOB_FILE_BYTES_MAX {
-            return Err(format!("{}: it has more than {JOB_FILE_BYTES_MAX} bytes", path.display()));
-        }
+        let text = fs::read_to_string(path);
+        let text = text.map_err(|error| format!("{}: it cannot be read: {error}", path.display()))?;
         Self::parse(path, text).map_err(|error| error.to_string())
     }
 
@@ -142,12 +132,10 @@ impl JobFile {
                 let reason = format!("there is no option {name}; the options are {}", OPTIONS.join(", "));
                 return Err(self.invalid(position, reason));
             }
-            let value = text_of(value).ok_or_else(|| {
-                self.invalid(
-                    position,
-                    format!("{name} must be a number, a text, true, false, or a list of texts"),
-                )
-            })?;
+            let value = match value {
+                Value::String(text) => text.clone(),
+                other => serde_json::to_string(other).unwrap_or_default(),
+            };
             options.set(name, &value).map_err(|reason| self.invalid(position, reason))?;
         }
         Ok(options)
@@ -156,17 +144,4 @@ impl JobFile {
 
 fn line_of(text: &str, position: usize) -> usize {
     text.bytes().take(position).filter(|byte| *byte == b'\n').count() + 1
-}
-
-/// Returns the value of an option as in `--task-option`.
-fn text_of(value: &Value) -> Option<String> {
-    match value {
-        Value::String(text) => Some(text.clone()),
-        Value::Integer(number) => Some(number.to_string()),
-        Value::Boolean(flag) => Some(flag.to_string()),
-        Value::Array(list) => {
-            list.iter().map(Value::as_str).collect::<Option<Vec<_>>>().map(|texts| texts.join(","))
-        }
-        _ => None,
-    }
 }

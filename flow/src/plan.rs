@@ -1,4 +1,4 @@
-//! The plan: all commands of a job file, with their files, in an order in which each comes after those it depends on.
+//! The plan: all commands of a job file, with their files, each after those on which it depends.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -10,20 +10,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     job_file::{Invalid, JobFile, Task, Values},
-    pattern::{self, Binding, Variables},
+    pattern::{self, Binding, COMBINATIONS_MAX, Variables},
     record::FOLDER,
 };
 
-/// The maximum numbers of values of a variable, of commands, and of files that all commands read.
-const VALUES_MAX: usize = 100_000;
-const STEPS_MAX: usize = 100_000;
-const READS_MAX: usize = 5_000_000;
-
-/// The maximum number of files that one command reads.
-const INPUTS_MAX: usize = 10_000;
-
-/// Names that stand for the files of a command.
-const RESERVED: [&str; 2] = ["in", "out"];
+/// The maximum number of commands that an error lists.
+const LISTED_MAX: usize = 5;
 
 /// A plan.
 #[derive(Debug)]
@@ -33,7 +25,7 @@ pub(crate) struct Plan {
     pub(crate) kinds: Vec<Kind>,
     /// The commands, by levels.
     pub(crate) steps: Vec<Step>,
-    /// The number of commands of each level: those of the first level read only files that exist.
+    /// The number of commands of each level. Those of a level read only files of earlier ones.
     pub(crate) levels: Vec<usize>,
 }
 
@@ -64,7 +56,7 @@ impl Plan {
         variables: &Variables,
         is_file: impl Fn(&str) -> bool,
     ) -> Result<Self, Invalid> {
-        let (mut kinds, mut steps, mut reads) = (Vec::new(), Vec::new(), 0);
+        let (mut kinds, mut steps) = (Vec::new(), Vec::new());
         for (name, position, task) in file.tasks() {
             check_task(file, name, position, task, variables)?;
             kinds.push(Kind {
@@ -72,39 +64,34 @@ impl Plan {
                 options: file.options(task)?,
                 is_temporary: task.temporary,
             });
-            let names = output_variables(task);
-            let count = product(&names, variables);
-            if count.is_none_or(|count| steps.len() + count > STEPS_MAX) {
-                return Err(file.invalid(position, format!("the job has more than {STEPS_MAX} commands")));
+            let too_many =
+                || file.invalid(position, format!("the job has more than {COMBINATIONS_MAX} commands"));
+            for binding in pattern::combinations(&output_variables(task), variables).ok_or_else(too_many)? {
+                steps.push((step(file, kinds.len() - 1, (name, task), &binding, variables)?, position));
             }
-            for binding in pattern::combinations(&names, variables) {
-                let step = step(file, kinds.len() - 1, (name, task), &binding, variables)?;
-                reads += step.inputs.len();
-                if reads > READS_MAX {
-                    return Err(
-                        file.invalid(position, format!("the commands read more than {READS_MAX} files"))
-                    );
-                }
-                steps.push((step, position));
+            if steps.len() > COMBINATIONS_MAX {
+                return Err(too_many());
             }
         }
-        let makers = makers(file, &kinds, &steps)?;
+        let makers = makers(file, &steps)?;
         for (step, position) in &steps {
             if let Some(path) =
                 step.inputs.iter().find(|path| !makers.contains_key(&***path) && !is_file(path))
             {
-                let reason = format!(
-                    "task {} reads {path}, which no task writes and which does not exist: create it, or correct the name",
-                    step.label
-                );
-                return Err(file.invalid(*position, reason));
+                let what = "which no task writes and which does not exist: create it, or correct its name";
+                return Err(file.invalid(*position, format!("task {} reads {path}, {what}", step.label)));
             }
         }
         let levels = levels(&steps, &makers);
-        if let Some(stuck) = levels.iter().position(Option::is_none) {
-            let cycle = cycle(stuck, &steps, &makers, &levels);
-            let reason = format!("tasks wait for each other: {cycle}; remove one of these inputs");
-            return Err(file.invalid(steps[stuck].1, reason));
+        let is_stuck = |number: &usize| levels[*number].is_none();
+        let stuck: Vec<_> = (0..steps.len()).filter(is_stuck).take(LISTED_MAX).collect();
+        if let Some(first) = stuck.first() {
+            let labels: Vec<_> = stuck.iter().map(|number| &*steps[*number].0.label).collect();
+            let reason = format!(
+                "a cycle of inputs: each of these commands waits for another one of them: {}; remove an input",
+                labels.join(", ")
+            );
+            return Err(file.invalid(steps[*first].1, reason));
         }
         let mut steps: Vec<_> = levels.into_iter().flatten().zip(steps).collect();
         steps.sort_by_key(|(level, _)| *level);
@@ -118,10 +105,9 @@ impl Plan {
 
     /// Returns the files that must exist before the first command.
     pub(crate) fn sources(&self) -> BTreeSet<&str> {
-        let made: BTreeSet<&str> =
-            self.steps.iter().flat_map(|step| &step.outputs).map(|path| &**path).collect();
-        let read = self.steps.iter().flat_map(|step| &step.inputs).map(|path| &**path);
-        read.filter(|path| !made.contains(path)).collect()
+        let made: BTreeSet<_> = self.steps.iter().flat_map(|step| &step.outputs).collect();
+        let read = self.steps.iter().flat_map(|step| &step.inputs);
+        read.filter(|path| !made.contains(path)).map(String::as_str).collect()
     }
 }
 
@@ -129,11 +115,9 @@ impl Plan {
 pub(crate) fn variables(file: &JobFile, folder: &Path) -> Result<Variables, Invalid> {
     let mut variables = Variables::new();
     for (name, position, values) in file.variables() {
-        if !pattern::is_name(name) || RESERVED.contains(&name) {
-            let reason = format!(
-                "{name:?} cannot be a variable: use letters, digits, `_` and `-`, and not `in` or `out`"
-            );
-            return Err(file.invalid(position, reason));
+        if !pattern::is_name(name) || matches!(name, "in" | "out") {
+            let reason = "a variable has letters, digits, `_` and `-`, and is not `in` or `out`";
+            return Err(file.invalid(position, format!("{name:?}: {reason}")));
         }
         let found = match values {
             Values::List(list) => list.clone(),
@@ -144,27 +128,13 @@ pub(crate) fn variables(file: &JobFile, folder: &Path) -> Result<Variables, Inva
             let reason = format!("variable {name} has no values: no file matches, or the list is empty");
             return Err(file.invalid(position, reason));
         }
-        if found.len() > VALUES_MAX {
-            return Err(file.invalid(position, format!("variable {name} has more than {VALUES_MAX} values")));
-        }
         // A command contains the value as it is.
-        let is_plain = |value: &&String| {
-            !value.is_empty()
-                && value.chars().all(|c| c.is_alphanumeric() || "._-+".contains(c))
-                && !value.starts_with('-')
-        };
-        if let Some(value) = found.iter().find(|value| !is_plain(value)) {
-            let reason = format!(
-                "variable {name} has the value {value:?}: a value consists of letters, digits, `.`, `_`, `-` and `+`, and \
-                 does not start with `-`"
-            );
-            return Err(file.invalid(position, reason));
-        }
-        let unique: BTreeSet<_> = found.iter().collect();
-        if unique.len() < found.len() {
-            return Err(
-                file.invalid(position, format!("variable {name} has a value twice: remove one of them"))
-            );
+        let is_plain = |value: &str| value.chars().all(|c| c.is_alphanumeric() || "._-+".contains(c));
+        if let Some(value) =
+            found.iter().find(|value| value.is_empty() || value.starts_with('-') || !is_plain(value))
+        {
+            let reason = "a value has letters, digits, `.`, `_`, `-` and `+`, and does not start with `-`";
+            return Err(file.invalid(position, format!("variable {name} has the value {value:?}: {reason}")));
         }
         variables.insert(name.to_owned(), found);
     }
@@ -173,18 +143,8 @@ pub(crate) fn variables(file: &JobFile, folder: &Path) -> Result<Variables, Inva
 
 /// Returns the variables of the outputs of a task: it has a command for each combination of their values.
 fn output_variables(task: &Task) -> Vec<&str> {
-    let mut names = Vec::new();
-    for name in task.outputs.iter().flat_map(|output| pattern::names(output.get_ref())) {
-        if !names.contains(&name) {
-            names.push(name);
-        }
-    }
-    names
-}
-
-/// Returns the number of combinations; `None` if it is too large.
-fn product(names: &[&str], variables: &Variables) -> Option<usize> {
-    names.iter().try_fold(1_usize, |product, name| product.checked_mul(variables.get(*name)?.len()))
+    let all: BTreeSet<_> = task.outputs.iter().flat_map(|output| pattern::names(output.get_ref())).collect();
+    all.into_iter().collect()
 }
 
 /// Checks a task without its files.
@@ -204,20 +164,17 @@ fn check_task(
         return Err(file.invalid(position, reason));
     }
     for pattern in task.inputs.iter().chain(&task.outputs) {
-        if let Some(unknown) =
-            pattern::names(pattern.get_ref()).iter().find(|name| !variables.contains_key(**name))
-        {
-            let known: Vec<_> = variables.keys().map(String::as_str).collect();
-            let reason =
-                format!("there is no variable {unknown}: define it in [each]; known: {}", known.join(", "));
+        let names = pattern::names(pattern.get_ref());
+        if let Some(unknown) = names.iter().find(|name| !variables.contains_key(**name)) {
+            let reason = format!("there is no variable {unknown}: define its values in [each]");
             return Err(file.invalid(pattern.span().start, reason));
         }
     }
-    let in_outputs = output_variables(task);
-    let is_missing = |name: &&&str| variables.contains_key(**name) && !in_outputs.contains(*name);
-    if let Some(missing) = pattern::names(task.run.get_ref()).iter().find(is_missing) {
+    let bound = output_variables(task);
+    let is_free = |name: &&&str| variables.contains_key(**name) && !bound.contains(*name);
+    if let Some(free) = pattern::names(task.run.get_ref()).iter().find(is_free) {
         let reason =
-            format!("{{{missing}}} has no single value in run: add it to out, or use {{in}} for all inputs");
+            format!("{{{free}}} has no single value in run: add it to out, or use {{in}} for all inputs");
         return Err(file.invalid(task.run.span().start, reason));
     }
     Ok(())
@@ -232,35 +189,29 @@ fn step(
     variables: &Variables,
 ) -> Result<Step, Invalid> {
     let value = |name: &str| binding.get(name).copied();
-    let too_many = |position| {
-        file.invalid(position, format!("a command of task {name} reads more than {INPUTS_MAX} files"))
+    let checked = |path: String, verb, position| match check_path(&path) {
+        Ok(()) => Ok(path),
+        Err(why) => Err(file.invalid(position, format!("task {name} {verb} {path:?}: {why}"))),
     };
-    let (mut inputs, mut outputs, mut seen) = (Vec::new(), Vec::new(), BTreeSet::new());
+    let (mut inputs, mut seen) = (Vec::new(), BTreeSet::new());
     for input in &task.inputs {
-        let bound = pattern::fill(input.get_ref(), value);
-        let mut free = pattern::names(&bound);
-        free.sort_unstable();
-        free.dedup();
         let position = input.span().start;
-        if product(&free, variables).is_none_or(|count| inputs.len() + count > INPUTS_MAX) {
-            return Err(too_many(position));
-        }
-        for all in pattern::combinations(&free, variables) {
-            let path = pattern::fill(&bound, |name| all.get(name).copied());
-            check_path(&path)
-                .map_err(|why| file.invalid(position, format!("task {name} reads {path:?}: {why}")))?;
+        let bound = pattern::fill(input.get_ref(), value);
+        let free: BTreeSet<_> = pattern::names(&bound).into_iter().collect();
+        let all = pattern::combinations(&free.into_iter().collect::<Vec<_>>(), variables);
+        let too_many =
+            || file.invalid(position, format!("task {name} reads more than {COMBINATIONS_MAX} files"));
+        for all in all.ok_or_else(too_many)? {
+            let path = checked(pattern::fill(&bound, |name| all.get(name).copied()), "reads", position)?;
             if seen.insert(path.clone()) {
                 inputs.push(path);
             }
         }
     }
-    for output in &task.outputs {
-        let path = pattern::fill(output.get_ref(), value);
-        let position = output.span().start;
-        check_path(&path)
-            .map_err(|why| file.invalid(position, format!("task {name} writes {path:?}: {why}")))?;
-        outputs.push(path);
-    }
+    let outputs = task.outputs.iter();
+    let outputs = outputs
+        .map(|output| checked(pattern::fill(output.get_ref(), value), "writes", output.span().start))
+        .collect::<Result<Vec<_>, _>>()?;
     let (all_inputs, all_outputs) = (quoted(&inputs), quoted(&outputs));
     let command = pattern::fill(task.run.get_ref(), |name| match name {
         "in" => Some(&*all_inputs),
@@ -276,13 +227,10 @@ fn step(
 pub(crate) fn check_path(path: &str) -> Result<(), &'static str> {
     let is_normal = Path::new(path).components().all(|part| matches!(part, Component::Normal(_)));
     // The same file has one name only.
-    if !is_normal || path.split('/').any(|part| part.is_empty() || part == ".") {
+    if !is_normal || path.contains('\0') || path.split('/').any(|part| part.is_empty() || part == ".") {
         return Err(
             "a path is relative to the folder of the job file, and contains no `.`, `..` or empty part",
         );
-    }
-    if path.contains('\0') {
-        return Err("it contains a zero byte");
     }
     if path.split('/').next() == Some(FOLDER) {
         return Err("this folder is for the records of earlier runs");
@@ -292,42 +240,30 @@ pub(crate) fn check_path(path: &str) -> Result<(), &'static str> {
 
 /// Returns paths as words for the shell.
 fn quoted(paths: &[String]) -> String {
-    let is_plain = |path: &str| {
-        path.chars().all(|c| c.is_alphanumeric() || "._-+/=,@%".contains(c)) && !path.starts_with('-')
-    };
+    let is_plain = |path: &str| path.chars().all(|c| c.is_alphanumeric() || "._-+/=,@%".contains(c));
     let quoted = paths.iter().map(|path| {
+        let before = if path.starts_with('-') { "./" } else { "" };
         if is_plain(path) {
-            return path.clone();
+            format!("{before}{path}")
+        } else {
+            format!("{before}'{}'", path.replace('\'', r"'\''"))
         }
-        format!("{}'{}'", if path.starts_with('-') { "./" } else { "" }, path.replace('\'', "'\\''"))
     });
     quoted.collect::<Vec<_>>().join(" ")
 }
 
 /// Returns the positions of the commands that write the files.
-fn makers<'a>(
-    file: &JobFile,
-    kinds: &[Kind],
-    steps: &'a [(Step, usize)],
-) -> Result<HashMap<&'a str, usize>, Invalid> {
+fn makers<'a>(file: &JobFile, steps: &'a [(Step, usize)]) -> Result<HashMap<&'a str, usize>, Invalid> {
     let mut makers = HashMap::new();
     for (number, (step, position)) in steps.iter().enumerate() {
         for path in &step.outputs {
-            let Some(other) = makers.insert(&**path, number) else { continue };
-            let (other, other_position) = &steps[other];
-            let reason = if other.kind == step.kind {
-                let name = &kinds[step.kind].name;
-                format!(
-                    "task {name} writes {path} more than once: add the variables of the task to each of its outputs"
-                )
-            } else {
-                let line = file.line(*other_position);
-                format!(
-                    "tasks {} (line {line}) and {} both write {path}: rename one output",
-                    other.label, step.label
-                )
-            };
-            return Err(file.invalid(*position, reason));
+            if let Some(other) = makers.insert(&**path, number) {
+                let (other, other_position) = &steps[other];
+                let (one, line, two) = (&other.label, file.line(*other_position), &step.label);
+                let remedy = "each output needs a name of its own, with all variables of its task";
+                let reason = format!("{one} (line {line}) and {two} both write {path}: {remedy}");
+                return Err(file.invalid(*position, reason));
+            }
         }
     }
     Ok(makers)
@@ -336,8 +272,7 @@ fn makers<'a>(
 /// Returns the level of each command: the length of the longest chain of commands before it; `None` in a cycle and
 /// after it.
 fn levels(steps: &[(Step, usize)], makers: &HashMap<&str, usize>) -> Vec<Option<usize>> {
-    let mut readers: Vec<Vec<usize>> = vec![Vec::new(); steps.len()];
-    let mut missing = vec![0_usize; steps.len()];
+    let (mut readers, mut missing) = (vec![Vec::new(); steps.len()], vec![0_usize; steps.len()]);
     for (number, (step, _)) in steps.iter().enumerate() {
         for maker in step.inputs.iter().filter_map(|path| makers.get(&**path)) {
             readers[*maker].push(number);
@@ -346,10 +281,7 @@ fn levels(steps: &[(Step, usize)], makers: &HashMap<&str, usize>) -> Vec<Option<
     }
     let mut levels = vec![None; steps.len()];
     let mut current: Vec<_> = (0..steps.len()).filter(|number| missing[*number] == 0).collect();
-    for level in 0.. {
-        if current.is_empty() {
-            break;
-        }
+    for level in 0..steps.len() {
         let mut next = Vec::new();
         for number in current {
             levels[number] = Some(level);
@@ -363,28 +295,6 @@ fn levels(steps: &[(Step, usize)], makers: &HashMap<&str, usize>) -> Vec<Option<
         current = next;
     }
     levels
-}
-
-/// Formats a cycle to which this command leads.
-fn cycle(
-    stuck: usize,
-    steps: &[(Step, usize)],
-    makers: &HashMap<&str, usize>,
-    levels: &[Option<usize>],
-) -> String {
-    let mut path = vec![stuck];
-    loop {
-        let last = path[path.len() - 1];
-        let waits = steps[last].0.inputs.iter().filter_map(|input| makers.get(&**input).copied());
-        let Some(next) = waits.into_iter().find(|maker| levels[*maker].is_none()) else { break };
-        if let Some(start) = path.iter().position(|one| *one == next) {
-            path.drain(..start);
-            path.push(next);
-            break;
-        }
-        path.push(next);
-    }
-    path.iter().rev().map(|one| &*steps[*one].0.label).collect::<Vec<_>>().join(" → ")
 }
 
 #[cfg(test)]

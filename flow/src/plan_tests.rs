@@ -1,6 +1,6 @@
 //! Tests of job files and plans.
 
-use std::{fs, path::Path, time::Instant};
+use std::{fs, path::Path};
 
 use super::{Plan, variables};
 use crate::job_file::JobFile;
@@ -33,7 +33,7 @@ region = ["chr1", "chr2", "chr3"]
 in = ["hg38.fa", "samples/{sample}.fq"]
 out = ["sam/{sample}.sam"]
 run = "bwa mem {in} > {out}"
-with = { cores = 2, memory = "8 GiB", retry = 3, timeout = "1 h", needs = ["bwa", "os=linux"] }
+with = { cores = 2, memory = "8 GiB", retry = 3, timeout = "1 h", needs = "bwa,os=linux" }
 temporary = true
 [task.sort]
 in = ["sam/{sample}.sam"]
@@ -70,38 +70,21 @@ fn pipeline_over_200_samples_has_a_command_for_each_combination_of_output_variab
 }
 
 #[test]
-fn plan_of_100_000_commands_is_made() {
-    let start = Instant::now();
-    let list: Vec<_> = (0..50_000).map(|number| format!("\"v{number}\"")).collect();
-    let text = format!(
-        "[each]\nv = [{}]\n[task.a]\nout = [\"{{v}}.a\"]\nrun = \"\"\n[task.b]\nin = [\"{{v}}.a\"]\nout = [\"{{v}}.b\"]\nrun = \"\"",
-        list.join(",")
-    );
-    let plan = plan(&[], &text).unwrap();
-    assert_eq!(plan.levels, [50_000, 50_000]);
-    eprintln!("{:?}", start.elapsed());
-    refused(
-        &format!("{text}\n[task.c]\nout = [\"c\"]\nrun = \"\""),
-        "9: the job has more than 100000 commands",
-    );
-}
-
-#[test]
 fn names_with_special_characters_are_quoted_for_the_shell() {
     let text = "[task.a]\nout = [\"it's here\", \"-x\", \"plain\"]\nrun = \"touch {out} ${in}\"";
-    assert_eq!(plan(&[], text).unwrap().steps[0].command, "touch 'it'\\''s here' ./'-x' plain ${in}");
+    assert_eq!(plan(&[], text).unwrap().steps[0].command, "touch 'it'\\''s here' ./-x plain ${in}");
 }
 
 #[test]
 fn two_writers_of_a_file_are_refused_with_both_lines() {
     let task = |name: &str| format!("[task.{name}]\nout = [\"x\"]\nrun = \"\"\n");
-    refused(&(task("one") + &task("two")), "4: tasks one (line 1) and two both write x");
+    refused(&(task("one") + &task("two")), "4: one (line 1) and two both write x: each output");
 }
 
 #[test]
 fn output_without_the_variable_of_its_task_is_refused() {
     let text = "[each]\ns = [\"1\", \"2\"]\n[task.a]\nout = [\"{s}.x\", \"log\"]\nrun = \"\"";
-    refused(text, "3: task a writes log more than once: add the variables");
+    refused(text, "3: a (s=1) (line 3) and a (s=2) both write log: each output");
 }
 
 #[test]
@@ -109,9 +92,12 @@ fn cycle_is_refused_with_its_tasks() {
     let task = |name: &str, from: &str| {
         format!("[task.{name}]\nin = [\"{from}\"]\nout = [\"{name}\"]\nrun = \"\"\n")
     };
-    let text = task("a", "c") + &task("b", "a") + &task("c", "b") + &task("d", "c");
-    refused(&text, "1: tasks wait for each other: a → b → c → a; remove");
-    refused(&task("a", "a"), "1: tasks wait for each other: a → a");
+    let text = task("a", "c") + &task("b", "a") + &task("c", "b");
+    refused(&text, "1: a cycle of inputs: each of these commands waits for another one of them: a, b, c");
+    refused(
+        &task("a", "a"),
+        "1: a cycle of inputs: each of these commands waits for another one of them: a; remove",
+    );
 }
 
 #[test]
@@ -130,7 +116,6 @@ fn variable_without_values_is_refused() {
         ("\"none/*.fq\"", "2: s = \"none/*.fq\": No such file"),
         ("\"a.txt\"", "2: s = \"a.txt\": a pattern has one `*`"),
         ("[\"a b\"]", "2: variable s has the value \"a b\""),
-        ("[\"..\", \"..\"]", "2: variable s has a value twice"),
         ("3", "2: expected a pattern"),
     ] {
         refused(&format!("[each]\ns = {values}{task}"), expected);
@@ -161,8 +146,8 @@ fn wrong_fields_are_refused_with_their_lines() {
         ("[task.a]\nout = \"x\nrun = \"\"", "2: "),
         ("[task.a]\nout = []\nrun = \"\"", "1: task a has no output"),
         ("[task.\"a b\"]\nout = [\"x\"]\nrun = \"\"", "1: \"a b\" cannot be the name of a task"),
-        ("[task.a]\nout = [\"{x}\"]\nrun = \"\"", "2: there is no variable x: define it in [each]"),
-        ("[each]\nin = [\"1\"]\n[task.a]\nout = [\"x\"]\nrun = \"\"", "2: \"in\" cannot be a variable"),
+        ("[task.a]\nout = [\"{x}\"]\nrun = \"\"", "2: there is no variable x: define its values in [each]"),
+        ("[each]\nin = [\"1\"]\n[task.a]\nout = [\"x\"]\nrun = \"\"", "2: \"in\": a variable has letters"),
         ("[each]\ns = [\"1\"]\n[task.a]\nout = [\"x\"]\nrun = \"{s}\"", "5: {s} has no single value in run"),
         (
             "[task.a]\nout = [\"x\"]\nrun = \"\"\nwith = { tries = 2 }",
@@ -172,7 +157,7 @@ fn wrong_fields_are_refused_with_their_lines() {
             "[task.a]\nout = [\"x\"]\nrun = \"\"\nwith = { memory = \"much\" }",
             "4: \"much\" is no value of memory",
         ),
-        ("[task.a]\nout = [\"x\"]\nrun = \"\"\nwith = { retry = 1.5 }", "4: retry must be a number"),
+        ("[task.a]\nout = [\"x\"]\nrun = \"\"\nwith = { retry = 1.5 }", "4: \"1.5\" is no value of retry"),
     ] {
         refused(text, expected);
     }

@@ -30,14 +30,14 @@ pub(crate) struct Record {
 }
 
 impl Record {
+    /// Creates the record of a command, with the digests of its inputs and outputs.
     pub(crate) fn new<'a>(
         shell: &[String],
         step: &Step,
         inputs: impl Iterator<Item = &'a str>,
-        outputs: impl Iterator<Item = String>,
+        outputs: Vec<String>,
     ) -> Self {
-        let outputs = step.outputs.iter().cloned().zip(outputs).collect();
-        Self { key: key(shell, step, inputs), outputs }
+        Self { key: key(shell, step, inputs), outputs: step.outputs.iter().cloned().zip(outputs).collect() }
     }
 
     /// Writes the record into the folder of the job file, after the outputs.

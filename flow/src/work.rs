@@ -1,7 +1,7 @@
 //! The program of a job: it calls a task for each command of a plan.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::{BTreeMap, HashMap},
     error::Error,
     fs, io,
     path::{Path, PathBuf},
@@ -12,7 +12,7 @@ use dataflow_framework::{
     __private::{Calling, Failed, Invocation},
     Data, File, Program, Run, TaskDef,
 };
-use serde::{Deserialize, Serialize, Serializer, ser::SerializeTuple as _};
+use serde::{Deserialize, Serialize};
 
 use crate::{
     plan::{Kind, Step},
@@ -49,7 +49,7 @@ pub(crate) struct Source {
 }
 
 /// The result of a job.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Done {
     pub(crate) ran: usize,
     pub(crate) skipped: usize,
@@ -58,25 +58,11 @@ pub(crate) struct Done {
 }
 
 /// The outputs of a command, in their order, with its record; without the files if these are temporary.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Returned {
     pub(crate) step: Step,
     pub(crate) record: Record,
     pub(crate) files: Vec<File>,
-}
-
-impl Serialize for Returned {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        // The form for users contains names only.
-        if to.is_human_readable() {
-            return self.step.outputs.serialize(to);
-        }
-        let mut fields = to.serialize_tuple(3)?;
-        fields.serialize_element(&self.step)?;
-        fields.serialize_element(&self.record)?;
-        fields.serialize_element(&self.files)?;
-        fields.end()
-    }
 }
 
 /// The arguments of the call of a command in addition to its inputs.
@@ -113,9 +99,8 @@ fn task(Kind { name, options, .. }: &Kind) -> &'static TaskDef {
 fn call(call: &mut Invocation<'_>) -> Result<(), Failed> {
     let order: Order = call.copied()?;
     let inputs: Vec<Arc<File>> = call.read_all()?;
-    let made =
-        execute(&order, &inputs).map_err(|error| Failed::of(format!("{}: {error}", order.step.label)))?;
-    let (record, files) = made;
+    let made = execute(&order, &inputs);
+    let (record, files) = made.map_err(|error| Failed::of(format!("{}: {error}", order.step.label)))?;
     call.put(record);
     for file in files {
         call.put(file);
@@ -130,11 +115,9 @@ fn execute(order: &Order, inputs: &[Arc<File>]) -> io::Result<(Record, Vec<File>
     let run = options.iter().fold(Run::new(program), Run::word).word("-c").word(&step.command);
     let run = step.inputs.iter().zip(inputs).fold(run, |run, (path, file)| run.input(path, file));
     let files = run.outputs(&step.outputs)?;
-    let digests =
-        |files: &[&File]| files.iter().map(|file| digest(file.path())).collect::<io::Result<Vec<_>>>();
-    let read = digests(&inputs.iter().map(|file| &**file).collect::<Vec<_>>())?;
-    let written = digests(&files.iter().collect::<Vec<_>>())?;
-    let record = Record::new(shell, step, read.iter().map(String::as_str), written.into_iter());
+    let read = inputs.iter().map(|file| digest(file.path())).collect::<io::Result<Vec<_>>>()?;
+    let written = files.iter().map(|file| digest(file.path())).collect::<io::Result<Vec<_>>>()?;
+    let record = Record::new(shell, step, read.iter().map(String::as_str), written);
     if let Some(folder) = folder {
         if !is_temporary {
             store(folder, step, &files)?;
@@ -200,8 +183,6 @@ impl Program for Flow {
 
     fn run(work: &Work) -> Result<Done, Box<dyn Error + Send + Sync>> {
         let folder = work.folder.as_deref();
-        let mut left: HashMap<&str, usize> = HashMap::new();
-        work.steps.iter().flat_map(|step| &step.inputs).for_each(|path| *left.entry(path).or_default() += 1);
         let mut files: HashMap<&str, Data<File>> = HashMap::new();
         for given in &work.sources {
             files.insert(&given.path, source(folder, given)?);
@@ -209,14 +190,6 @@ impl Program for Flow {
         let mut calls = Vec::new();
         for step in &work.steps {
             let called = make_call(work, step, &files)?;
-            // A version is dropped after its last reader.
-            for path in &step.inputs {
-                let left = left.entry(path).or_default();
-                *left -= 1;
-                if *left == 0 {
-                    files.remove(&**path);
-                }
-            }
             files.extend(step.outputs.iter().map(|path| &**path).zip(called.files.iter().cloned()));
             let keeps_files = folder.is_none() && !work.kinds[step.kind].is_temporary;
             calls.push(if keeps_files { called } else { Called { files: Vec::new(), ..called } });
@@ -252,20 +225,19 @@ fn make_call<'a>(
 
 /// Waits for all calls. A failure does not affect the calls that do not depend on it.
 fn finish(work: &Work, calls: Vec<Called<'_>>) -> Result<Done, Box<dyn Error + Send + Sync>> {
-    let (mut ran, mut bytes, mut returned) = (0, 0, Vec::new());
-    let mut failures: BTreeMap<u64, String> = BTreeMap::new();
-    let (mut failed, mut too_large) = (0, BTreeSet::new());
+    let all = calls.len();
+    let (mut done, mut bytes) = (Done { skipped: work.skipped, ..Done::default() }, 0);
+    let (mut failures, mut too_large) = (BTreeMap::new(), 0);
     for Called { step, record, files } in calls {
         let record = match record.get() {
             Ok(record) => record.clone(),
             Err(failure) => {
-                failed += 1;
                 // Calls that did not run have the failure of the call on which they depend.
                 failures.entry(failure.call()).or_insert_with(|| failure.to_string());
                 continue;
             }
         };
-        ran += 1;
+        done.ran += 1;
         if work.folder.is_some() {
             continue;
         }
@@ -273,29 +245,24 @@ fn finish(work: &Work, calls: Vec<Called<'_>>) -> Result<Done, Box<dyn Error + S
         let files: Vec<File> = files.collect::<Result<_, Box<dyn Error + Send + Sync>>>()?;
         let size: u64 = files.iter().map(File::len).sum::<io::Result<u64>>()?;
         if bytes + size > RETURNED_BYTES_MAX {
-            too_large.insert(&*step.label);
-            continue;
+            too_large += 1;
+        } else {
+            bytes += size;
+            done.returned.push(Returned { step: step.clone(), record, files });
         }
-        bytes += size;
-        returned.push(Returned { step: step.clone(), record, files });
     }
-    let mut failures: Vec<_> = failures.into_values().collect();
-    if failures.len() > FAILURES_MAX {
-        failures.truncate(FAILURES_MAX);
-        failures.push("further failures are not listed".to_owned());
+    done.failures = failures.into_values().take(FAILURES_MAX).collect();
+    if done.ran < all {
+        done.failures.push(format!("{} of {all} commands have failed or did not run", all - done.ran));
     }
-    if failed > 0 {
-        failures.push(format!("{failed} of {} commands have failed or did not run", work.steps.len()));
-    }
-    if let Some(first) = too_large.first() {
-        failures.push(format!(
-            "the outputs of {} commands ({first}) were not returned: at most {RETURNED_BYTES_MAX} bytes return with a \
-             job. Mark tasks whose outputs only other tasks read as temporary, or use a shared folder with --shared",
-            too_large.len()
+    if too_large > 0 {
+        done.failures.push(format!(
+            "the outputs of {too_large} commands were not returned: at most {RETURNED_BYTES_MAX} bytes return with a job. \
+             Make tasks `temporary` whose outputs only other tasks read, or use a shared folder with --shared"
         ));
     }
-    if work.folder.is_some() && !failures.is_empty() {
-        return Err(failures.join("\n").into());
+    if work.folder.is_some() && !done.failures.is_empty() {
+        return Err(done.failures.join("\n").into());
     }
-    Ok(Done { ran, skipped: work.skipped, returned, failures })
+    Ok(done)
 }
