@@ -14,6 +14,9 @@ use crate::{
     record::FOLDER,
 };
 
+/// The maximum number of files that a command reads, as of data that a call reads.
+const INPUTS_MAX: usize = 10_000;
+
 /// The maximum number of commands that an error lists.
 const LISTED_MAX: usize = 5;
 
@@ -200,12 +203,15 @@ fn step(
         let free: BTreeSet<_> = pattern::names(&bound).into_iter().collect();
         let all = pattern::combinations(&free.into_iter().collect::<Vec<_>>(), variables);
         let too_many =
-            || file.invalid(position, format!("task {name} reads more than {COMBINATIONS_MAX} files"));
+            || file.invalid(position, format!("a command of task {name} reads more than {INPUTS_MAX} files"));
         for all in all.ok_or_else(too_many)? {
             let path = checked(pattern::fill(&bound, |name| all.get(name).copied()), "reads", position)?;
             if seen.insert(path.clone()) {
                 inputs.push(path);
             }
+        }
+        if inputs.len() > INPUTS_MAX {
+            return Err(too_many());
         }
     }
     let outputs = task.outputs.iter();

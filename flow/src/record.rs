@@ -74,31 +74,23 @@ fn key<'a>(shell: &[String], step: &Step, inputs: impl Iterator<Item = &'a str>)
     hasher.finalize().to_hex().to_string()
 }
 
-/// Returns the digest of the content of a file, and of whether it is executable.
+/// Returns the digest of the content of a file.
 pub(crate) fn digest(path: &Path) -> io::Result<String> {
-    use std::os::unix::fs::PermissionsExt as _;
-    let mut file = File::open(path)?;
-    let is_executable = file.metadata()?.permissions().mode() & 0o100 != 0;
     let mut hasher = blake3::Hasher::new();
-    hasher.update(&[u8::from(is_executable)]);
-    io::copy(&mut file, &mut hasher)?;
+    io::copy(&mut File::open(path)?, &mut hasher)?;
     Ok(hasher.finalize().to_hex().to_string())
 }
 
 /// Locks the folder of a job file until the file is dropped.
 pub(crate) fn lock(folder: &Path) -> Result<File, String> {
-    let path = folder.join(FOLDER).join(LOCK);
-    let cannot = |error: io::Error| {
-        format!(
-            "{}: it cannot be created: {error}; the folder of the job file has to be writable",
-            path.display()
-        )
-    };
-    fs::create_dir_all(folder.join(FOLDER)).map_err(cannot)?;
-    let file = File::create(&path).map_err(cannot)?;
-    file.try_lock().map_err(|_| {
-        format!("another run of flow writes into {}: wait until it has completed", folder.display())
+    let created =
+        fs::create_dir_all(folder.join(FOLDER)).and_then(|()| File::create(folder.join(FOLDER).join(LOCK)));
+    let file = created.map_err(|error| {
+        format!("{}: {error}; this folder has to be writable", folder.join(FOLDER).display())
     })?;
+    let busy =
+        || format!("another run of flow writes into {}: wait until it has completed", folder.display());
+    file.try_lock().map_err(|_| busy())?;
     Ok(file)
 }
 
@@ -113,48 +105,40 @@ pub(crate) struct Selection {
 
 /// Selects the commands whose outputs are missing or are not those of their current inputs.
 pub(crate) fn select(plan: &Plan, folder: &Path) -> Result<Selection, String> {
-    let mut on_disk: HashMap<&str, Option<String>> = HashMap::new();
+    // The digests that are known before the run: of files that exist, and of outputs that need not be written.
+    let mut known: HashMap<&str, String> = HashMap::new();
     for path in plan.sources() {
-        let found =
-            digest(&folder.join(path)).map_err(|error| format!("{path}: it cannot be read: {error}"))?;
-        on_disk.insert(path, Some(found));
+        let found = digest(&folder.join(path)).map_err(|error| format!("{path}: it cannot be read: {error}"));
+        known.insert(path, found?);
     }
-    // The digests of files as far as they are known before the run.
-    let mut known = on_disk.clone();
-    let mut records = Vec::new();
+    let mut runs = Vec::new();
     for step in &plan.steps {
-        let inputs: Option<Vec<_>> = step.inputs.iter().map(|path| known.get(&**path)?.as_deref()).collect();
+        let inputs: Option<Vec<_>> =
+            step.inputs.iter().map(|path| known.get(&**path).map(String::as_str)).collect();
         let record = inputs.and_then(|inputs| {
             let key = key(&plan.shell, step, inputs.into_iter());
             Record::read(folder, step).filter(|record| record.key == key)
         });
-        for path in &step.outputs {
-            known.insert(path, record.as_ref().and_then(|record| record.outputs.get(path).cloned()));
-        }
-        records.push(record);
+        runs.push(record.is_none());
+        let outputs = record.map_or_else(BTreeMap::new, |record| record.outputs);
+        let outputs = step.outputs.iter().filter_map(|path| Some((&**path, outputs.get(path)?.clone())));
+        known.extend(outputs);
     }
-    let (mut runs, mut needed) = (vec![false; plan.steps.len()], HashSet::new());
-    for (number, step) in plan.steps.iter().enumerate().rev() {
-        let is_temporary = plan.kinds[step.kind].is_temporary;
+    let (mut needed, mut made) = (HashSet::new(), HashSet::new());
+    for (step, runs) in plan.steps.iter().zip(&mut runs).rev() {
+        let is_wanted = |path: &&String| !plan.kinds[step.kind].is_temporary || needed.contains(&***path);
         let is_present = |path: &String| {
-            let found = digest(&folder.join(path)).ok();
-            found.is_some() && found.as_deref() == known.get(&**path).and_then(Option::as_deref)
+            known
+                .get(&**path)
+                .is_some_and(|known| digest(&folder.join(path)).is_ok_and(|found| found == *known))
         };
-        let wanted = |path: &&String| !is_temporary || needed.contains(&***path);
-        if records[number].is_none() || !step.outputs.iter().filter(wanted).all(is_present) {
-            runs[number] = true;
+        *runs = *runs || !step.outputs.iter().filter(is_wanted).all(is_present);
+        if *runs {
             needed.extend(step.inputs.iter().map(|path| &**path));
+            made.extend(step.outputs.iter().map(|path| &**path));
         }
     }
-    let made: HashSet<&str> = plan
-        .steps
-        .iter()
-        .zip(&runs)
-        .filter(|(_, runs)| **runs)
-        .flat_map(|(step, _)| &step.outputs)
-        .map(|path| &**path)
-        .collect();
-    let read = needed.into_iter().filter(|path| !made.contains(path));
-    let sources = read.map(|path| (path.to_owned(), known.get(path).cloned().flatten().unwrap_or_default()));
+    let sources =
+        needed.difference(&made).filter_map(|path| Some(((*path).to_owned(), known.get(path)?.clone())));
     Ok(Selection { sources: sources.collect(), runs })
 }
