@@ -158,9 +158,13 @@ fn as_json(plan: &Plan, selection: &Selection) -> serde_json::Value {
 fn as_text(plan: &Plan, figures: &serde_json::Value) -> String {
     let [commands, to_run, read, written] =
         ["commands", "to_run", "files_read", "files_written"].map(|name| &figures[name]);
-    let mut text =
-        format!("{commands} commands, {to_run} to run; {read} files are read, {written} are written\n");
     let widest = plan.levels.iter().max().copied().unwrap_or(1);
+    let tasks = figures["tasks"].as_object().into_iter().flatten();
+    let tasks: Vec<_> = tasks.map(|(name, count)| format!("{name} {count}")).collect();
+    let mut text = format!(
+        "{commands} commands, {to_run} to run; {read} files are read, {written} are written; the widest level has {widest}\n{}\n",
+        tasks.join(", ")
+    );
     let mut steps = plan.steps.iter();
     for (level, count) in (1..).zip(&plan.levels) {
         let names: BTreeSet<_> =
