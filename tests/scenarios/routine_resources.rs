@@ -50,7 +50,7 @@ with routines.connect(address) as r:
         else:
             raise AssertionError("there is no such resource")
     try:
-        r.put("a/b", b"")
+        r.put("a/b", bytes(8 << 20))
     except routines.RequestError as error:
         assert error.status == 400 and "a/b" in str(error), error
     r.delete("table")

@@ -19,6 +19,7 @@
 //! Errors are problems as in RFC 9457. A request with a body has the type `application/json`, which other sites cannot
 //! send from a browser. The server listens on this machine only.
 
+mod incoming;
 mod openapi;
 mod parts;
 mod problem;
@@ -53,6 +54,7 @@ use utoipa::{OpenApi as _, openapi::OpenApi};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use self::{
+    incoming::BodyLimits,
     openapi::{CallBody, Document, JobBody, Outcome, Refused},
     parts::Parts,
     problem::Problem,
@@ -114,7 +116,8 @@ pub(crate) async fn serve(listener: TcpListener, service: Service) -> Infallible
         })
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         .with_state(Gateway { service, document: document.into() })
-        .layer(middleware::from_fn_with_state(Arc::new(names), guard));
+        .layer(middleware::from_fn_with_state(Arc::new(names), guard))
+        .layer(middleware::from_fn_with_state(BodyLimits::default(), incoming::bound));
     server::serve(listener, None, TowerToHyperService::new(router)).await
 }
 

@@ -15,6 +15,7 @@ use tokio::{sync::mpsc, task::spawn_blocking};
 
 use super::{
     Gateway, Lifted,
+    incoming::Stalled,
     openapi::{Content, Refused, ResourceInfo, Resources},
     parts::Parts,
     problem::Problem,
@@ -32,21 +33,30 @@ const WAITING_MAX: usize = 4;
     path = "/v1/resources/{name}",
     params(("name" = String, Path)),
     request_body(content = Content, content_type = "application/octet-stream"),
-    responses((status = 200, body = ResourceInfo), Refused::<400>, Refused::<404>, Refused::<413>, Refused::<500>)
+    responses(
+        (status = 200, body = ResourceInfo),
+        Refused::<400>, Refused::<404>, Refused::<408>, Refused::<413>, Refused::<500>,
+    )
 )]
 pub(super) async fn put(
     State(gateway): State<Gateway>,
     name: Result<Path<String>, PathRejection>,
     Extension(deadline): Extension<Deadline>,
-    mut body: Body,
+    body: Body,
 ) -> Result<Response, Problem> {
     let Path(name) = name?;
     let _lifted = Lifted::new(deadline);
-    let store = gateway.service.store().clone();
+    let written = receive(gateway.service.store(), &name, body).await?;
+    Ok(Json(shown(&written)).into_response())
+}
+
+/// Writes a body into a resource.
+pub(super) async fn receive(store: &Store, name: &str, mut body: Body) -> Result<Resource, Problem> {
+    // Before the first part is requested from the client.
+    let mut draft = store.put_resource(name).map_err(ServiceError::from)?;
     let (parts, mut waiting) = mpsc::channel::<Bytes>(WAITING_MAX);
     let (whole, is_whole) = tokio::sync::oneshot::channel();
     let writing = spawn_blocking(move || {
-        let mut draft = store.put_resource(&name)?;
         while let Some(part) = waiting.blocking_recv() {
             draft.write(&part)?;
         }
@@ -63,7 +73,12 @@ pub(super) async fn put(
                     break;
                 }
             }
-            Some(Err(error)) => return Err(Problem::new(StatusCode::BAD_REQUEST, error.to_string())),
+            Some(Err(error)) => {
+                let error = error.into_inner();
+                let is_stalled = error.is::<Stalled>();
+                let status = if is_stalled { StatusCode::REQUEST_TIMEOUT } else { StatusCode::BAD_REQUEST };
+                return Err(Problem::new(status, error.to_string()));
+            }
             None => {
                 // The writer may have failed.
                 let _ = whole.send(());
@@ -75,8 +90,7 @@ pub(super) async fn put(
     let written =
         writing.await.map_err(|error| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;
     let written = written.map_err(ServiceError::from)?;
-    let written = written.ok_or_else(|| Problem::new(StatusCode::BAD_REQUEST, "the body is incomplete"))?;
-    Ok(Json(shown(&written)).into_response())
+    written.ok_or_else(|| Problem::new(StatusCode::BAD_REQUEST, "the body is incomplete"))
 }
 
 #[utoipa::path(
