@@ -6,6 +6,7 @@ use serde_json::value::RawValue;
 
 use crate::{
     host::Host,
+    library::LATEST_AGE_MAX,
     resource::{Files, Local},
     runtime::{ANSWER_LATE_MAX, CRASHES_MAX, Event, Installed, LOADS_MAX, NestedCall, Runtime},
     store::Outcome,
@@ -163,7 +164,7 @@ pub(crate) fn call_nested(call: &NestedCall) -> Outcome {
     let Some(host) = Host::current() else {
         return failed(ErrorKind::Invalid, "this process is not a node of routines".to_owned());
     };
-    let installed = match host.packages.named(&host.store, &call.routine) {
+    let installed = match host.packages.named(&host.store, &call.routine, LATEST_AGE_MAX) {
         Ok(installed) => installed,
         Err(error) => return failed(ErrorKind::Invalid, error.to_string()),
     };
@@ -257,7 +258,8 @@ def sleeps(n):
     /// Calls a routine of the module, and returns the outcome as JSON.
     fn call(package: &Package, argument: &str, limit_ms: u64) -> serde_json::Value {
         let host = fixture();
-        let installed = Host::current().unwrap().packages.named(&host.store, &package.name()).unwrap();
+        let installed =
+            Host::current().unwrap().packages.named(&host.store, &package.name(), LATEST_AGE_MAX).unwrap();
         let argument = RawValue::from_string(argument.to_owned()).unwrap();
         let limit = Some(Duration::from_millis(limit_ms));
         let here = CallHere { argument, depth: 0, limit, installed: &installed };

@@ -5,6 +5,7 @@ use std::{
     cmp::Ordering,
     collections::HashMap,
     sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
 };
 
 use serde::Serialize;
@@ -19,6 +20,9 @@ use crate::{
 /// The default and the maximum number of routines of a page.
 pub(crate) const PAGE: usize = 100;
 pub(crate) const PAGE_MAX: usize = 1_000;
+
+/// The time for which direct calls and calls of routines remember the latest version of a name.
+pub(crate) const LATEST_AGE_MAX: Duration = Duration::from_secs(1);
 
 /// A routine in a list.
 #[derive(Debug, Clone, Serialize, ToSchema)]
@@ -107,14 +111,40 @@ impl Listed {
     }
 }
 
-/// Returns `NAME@VERSION` with the latest version for `NAME`, and anything else as it is.
-pub(crate) fn latest<'a>(store: &Store, routine: &'a str) -> Result<Cow<'a, str>, StoreError> {
-    if !is_name(routine) {
-        return Ok(Cow::Borrowed(routine));
+/// The latest versions of names, by a list of the store that is repeated when it is too old.
+#[derive(Debug, Default)]
+pub(crate) struct Latest(Mutex<Option<(Instant, HashMap<String, String>)>>);
+
+impl Latest {
+    /// Returns `NAME@VERSION` with the latest version for `NAME`, and anything else as it is. Versions that were deployed
+    /// within this time may be missing.
+    pub(crate) fn of<'a>(
+        &self,
+        store: &Store,
+        routine: &'a str,
+        age_max: Duration,
+    ) -> Result<Cow<'a, str>, StoreError> {
+        if !is_name(routine) {
+            return Ok(Cow::Borrowed(routine));
+        }
+        // Held while the store is listed, so that simultaneous calls list it once.
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((at, names)) = &*known
+            && at.elapsed() < age_max
+            && let Some(latest) = names.get(routine)
+        {
+            return Ok(Cow::Owned(latest.clone()));
+        }
+        let at = Instant::now();
+        let mut all = store.names()?;
+        all.sort_by(|one, other| order(one, other));
+        let with_name = |full: String| Some((full.split_once('@')?.0.to_owned(), full));
+        // The last of equal keys counts.
+        let names: HashMap<_, _> = all.into_iter().filter_map(with_name).collect();
+        let latest = names.get(routine).cloned();
+        *known = Some((at, names));
+        latest.map(Cow::Owned).ok_or_else(|| StoreError::Missing { routine: routine.to_owned() })
     }
-    let of_it = |name: &String| name.split_once('@').is_some_and(|(name, _)| name == routine);
-    let latest = store.names()?.into_iter().filter(of_it).max_by(|one, other| order(one, other));
-    latest.map(Cow::Owned).ok_or_else(|| StoreError::Missing { routine: routine.to_owned() })
 }
 
 /// Compares names, and versions of the same name as numbers: 1.9 precedes 1.10, and 2.0-rc1 precedes 2.0.
@@ -184,13 +214,33 @@ mod tests {
     fn name_without_version_is_the_latest_one() {
         let folder = tempdir().unwrap();
         let store = Store::open(folder.path()).unwrap();
-        assert!(matches!(latest(&store, "pi"), Err(StoreError::Missing { .. })));
+        let latest = Latest::default();
+        let of = |routine: &'static str| latest.of(&store, routine, Duration::ZERO);
+        assert!(matches!(of("pi"), Err(StoreError::Missing { .. })));
         for version in ["1.9", "1.10", "1.10-rc1"] {
             deploy(&store, "pi", version, "");
         }
         deploy(&store, "pi2", "7", "");
-        assert_eq!(latest(&store, "pi").unwrap(), "pi@1.10");
-        assert_eq!(latest(&store, "pi@1.9").unwrap(), "pi@1.9");
+        assert_eq!(of("pi").unwrap(), "pi@1.10");
+        assert_eq!(of("pi@1.9").unwrap(), "pi@1.9");
+    }
+
+    #[test]
+    fn latest_version_is_remembered_up_to_its_age() {
+        let folder = tempdir().unwrap();
+        let store = Store::open(folder.path()).unwrap();
+        let latest = Latest::default();
+        let of = |routine: &str, age_max| latest.of(&store, routine, age_max).unwrap().into_owned();
+        deploy(&store, "pi", "1", "");
+        let (old, now) = (Duration::MAX, Duration::ZERO);
+        assert_eq!(of("pi", old), "pi@1");
+        deploy(&store, "pi", "2", "");
+        assert_eq!(of("pi", old), "pi@1", "the store is not listed");
+        assert_eq!(of("pi", now), "pi@2");
+        deploy(&store, "pi", "3", "");
+        deploy(&store, "new", "1", "");
+        assert_eq!(of("new", old), "new@1", "a missing name is looked for in the store");
+        assert_eq!(of("pi", old), "pi@3");
     }
 
     #[test]

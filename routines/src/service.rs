@@ -125,7 +125,7 @@ impl Service {
         work: Work,
         key: Option<&str>,
     ) -> Result<(JobId, bool), ServiceError> {
-        let installed = self.package(routine).await?;
+        let installed = self.package(routine, Duration::ZERO).await?;
         let package = &installed.package;
         let (kind, name, digest) = (package.description.kind, package.name(), package.digest.clone());
         let space = space_of(work, package)?;
@@ -203,9 +203,14 @@ impl Service {
         Ok(blocking(move || access(&store)).await??)
     }
 
-    pub(crate) async fn package(&self, routine: &str) -> Result<Arc<Installed>, ServiceError> {
+    /// Returns the package of a routine, of which the latest version at most this time ago is selected by a name alone.
+    pub(crate) async fn package(
+        &self,
+        routine: &str,
+        age_max: Duration,
+    ) -> Result<Arc<Installed>, ServiceError> {
         let (service, of) = (self.clone(), routine.to_owned());
-        Ok(blocking(move || service.packages.named(&service.store, &of)).await??)
+        Ok(blocking(move || service.packages.named(&service.store, &of, age_max)).await??)
     }
 
     /// Returns a page of the routines that a query matches.

@@ -208,7 +208,7 @@ async fn call(
     let body = body.map_err(|refused| Problem::new(refused.status(), refused.body_text()))?;
     let argument = request::single(&body).map_err(ServiceError::Invalid)?;
     let _lifted = Lifted::new(deadline);
-    let installed = gateway.service.package(&routine).await?;
+    let installed = gateway.service.package(&routine, library::LATEST_AGE_MAX).await?;
     let outcome = gateway.service.call(&installed, argument).await?;
     // As in a job of one call, and the version.
     let head = format!("{{\"routine\":\"{}\",\"index\":0,", installed.package.name());
@@ -385,7 +385,7 @@ async fn routine(
     routine: Result<Path<String>, PathRejection>,
 ) -> Result<Response, Problem> {
     let Path(routine) = routine?;
-    let installed = gateway.service.package(&routine).await?;
+    let installed = gateway.service.package(&routine, Duration::ZERO).await?;
     let Package { digest, description, .. } = &installed.package;
     Ok(Json(Signature { routine: installed.package.name(), digest, description }).into_response())
 }

@@ -7,6 +7,7 @@ use crate::{
     batch::Batch,
     call::CallHere,
     host::Host,
+    library::LATEST_AGE_MAX,
     order::{Order, Space},
     package::Package,
     store::{Results, Store},
@@ -69,7 +70,7 @@ fn direct_call_reads_a_resource_and_names_a_missing_one() {
     put(store, "direct", "content");
     put(store, "direct-gone", "another content");
     let host = Host::current().unwrap();
-    let installed = host.packages.named(store, &package.name()).unwrap();
+    let installed = host.packages.named(store, &package.name(), LATEST_AGE_MAX).unwrap();
     let call = |argument: String| {
         let argument = RawValue::from_string(argument).unwrap();
         let call = CallHere { argument, depth: 0, limit: None, installed: &installed };

@@ -16,7 +16,7 @@ use taskwork_child::{WorkDir, sweep};
 
 use super::Runtime;
 use crate::{
-    library::latest,
+    library::Latest,
     package::Package,
     store::{Outcome, Store, StoreError},
     wire::{CallError, ErrorKind},
@@ -46,6 +46,7 @@ pub(crate) struct Installed {
 pub(crate) struct Packages {
     folder: WorkDir,
     known: Mutex<Known>,
+    latest: Latest,
 }
 
 #[derive(Debug, Default)]
@@ -63,7 +64,11 @@ impl Packages {
     pub(crate) fn within(folder: &Path) -> io::Result<Self> {
         fs::create_dir_all(folder)?;
         sweep(folder, PREFIX);
-        Ok(Self { folder: WorkDir::within(folder, PREFIX)?, known: Mutex::default() })
+        Ok(Self {
+            folder: WorkDir::within(folder, PREFIX)?,
+            known: Mutex::default(),
+            latest: Latest::default(),
+        })
     }
 
     /// Removes the unpacked packages when the process exits: statics are not dropped.
@@ -83,9 +88,14 @@ impl Packages {
         Ok(self.known().add(package))
     }
 
-    /// Returns the package of `NAME@VERSION`, of the latest version of `NAME`, or of a digest.
-    pub(crate) fn named(&self, store: &Store, routine: &str) -> Result<Arc<Installed>, StoreError> {
-        let routine = &*latest(store, routine)?;
+    /// Returns the package of `NAME@VERSION`, of the latest version of `NAME` at most this time ago, or of a digest.
+    pub(crate) fn named(
+        &self,
+        store: &Store,
+        routine: &str,
+        age_max: Duration,
+    ) -> Result<Arc<Installed>, StoreError> {
+        let routine = &*self.latest.of(store, routine, age_max)?;
         if let Some(installed) = self.known().find(routine) {
             return Ok(installed);
         }
