@@ -50,6 +50,20 @@ def caught(routine, argument):
         return [error.kind, bool(error.message)]
 
 
+def adds(last, hold=-1, size=0):
+    """Sums the numbers below `last`, and counts its restarts. Without one, it waits at the number `hold` for its stop."""
+    number, total, restarts, _ = routines.restored((0, 0, -1, ""))
+    restarts += 1
+    while number < last:
+        routines.checkpoint((number, total, restarts, "x" * size))
+        if number == hold and not restarts:
+            time.sleep(0.0001)
+            continue
+        total += number
+        number += 1
+    return [total, restarts]
+
+
 class Count(routines.Search):
     """Counts `left` states. With `hold` states left, it waits until it is asked for something."""
 

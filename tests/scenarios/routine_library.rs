@@ -256,6 +256,24 @@ fn conform_passes_for_the_shim_and_names_the_failed_cases_of_broken_ones() {
             "call: many",
             &["call: many in a frame"],
         ),
+        (
+            "stops = self.page[0] == PAUSE",
+            "stops = False",
+            "checkpoint: a call stops",
+            &["checkpoint: a call stops after its state"],
+        ),
+        (
+            "stops = self.page[0] == PAUSE",
+            "stops = self.page[0] != 0",
+            "checkpoint: a requested",
+            &["checkpoint: a requested state is sent, and the call continues"],
+        ),
+        (
+            "restored = pipes.bytes",
+            "restored = b\"\"",
+            "checkpoint: a call continues",
+            &["checkpoint: a call continues in another process"],
+        ),
         ("part + rest", "rest + part", "search: a part", &["search: a part is split off"]),
         (
             "sys.exit(f\"the host has sent the unknown",

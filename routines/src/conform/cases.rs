@@ -9,7 +9,7 @@ use std::{
 use serde_json::{Value, json, value::RawValue};
 
 use super::{
-    Suite,
+    Suite, checkpoints,
     peer::{Checked, Peer, Reason, check_error},
 };
 use crate::{
@@ -75,6 +75,12 @@ pub(super) const CASES: &[(&str, Check)] = &[
     ("nested: an error is an exception", Fails("calls", r#"["missing@1",1]"#, ErrorKind::User, "missing@1")),
     ("nested: an exception has a kind", Returns("caught", r#"["missing@1",1]"#, r#"["invalid",true]"#)),
     ("nested: calls in a row", Runs(nested_in_a_row)),
+    ("checkpoint: the first state is sent", Runs(checkpoints::first)),
+    ("checkpoint: a requested state is sent, and the call continues", Runs(checkpoints::requested)),
+    ("checkpoint: a call stops after its state", Runs(checkpoints::stops)),
+    ("checkpoint: a stop ends the other calls of its frame", Runs(checkpoints::stops_frame)),
+    ("checkpoint: a call continues in another process", Runs(checkpoints::elsewhere)),
+    ("checkpoint: a state beyond 1 MiB is invalid", Runs(checkpoints::too_large)),
     ("search: several in a row", Runs(search_in_a_row)),
     ("search: pause and go", Runs(search_pause)),
     ("search: a state continues in another process", Runs(search_elsewhere)),
@@ -111,7 +117,7 @@ impl Check {
     }
 }
 
-fn expect<T: PartialEq + std::fmt::Debug>(found: &T, expected: &T) -> Checked {
+pub(super) fn expect<T: PartialEq + std::fmt::Debug>(found: &T, expected: &T) -> Checked {
     let is_same = found == expected;
     is_same.then_some(()).ok_or_else(|| format!("expected {expected:.200?}, not {found:.200?}").into())
 }

@@ -3,6 +3,7 @@
 //! The package of the cases is the module `conform`; `conform/conform.py` defines its routines.
 
 mod cases;
+mod checkpoints;
 mod peer;
 
 use std::{ffi::OsString, fs, path::PathBuf, process::ExitCode};
