@@ -83,7 +83,8 @@ impl Host {
             return Ok(runtime);
         }
         let description = &package.description;
-        self.starter.start(&package.folder, &description.entry, description.kind)
+        let program = description.program().map(|file| package.folder.join(file));
+        self.starter.start(&package.folder, &description.entry, description.kind, program.as_deref())
     }
 
     /// Keeps a runtime without calls for others, unless it must not get more.

@@ -6,7 +6,7 @@
 //!   client ── REST ──▶ gateway ──▶ a job for many calls, a message for one
 //!                         ▲              │
 //!                         │ results      ▼
-//!                       store ◀── nodes: tasks ──frames──▶ runtimes (Python)
+//!                       store ◀── nodes: tasks ──frames──▶ runtimes (Python, C)
 //! ```
 //!
 //! # A routine

@@ -45,7 +45,10 @@ const CHECKPOINT_SECONDS: RangeInclusive<f64> = 0.1..=86_400.0;
 const TEXT_BYTES_MAX: usize = 4 << 10;
 const TAGS_MAX: usize = 16;
 
-const RUNTIMES: &[&str] = &["python3"];
+/// The runtime of packages with an own program.
+const PROGRAM: &str = "program";
+
+const RUNTIMES: &[&str] = &["python3", PROGRAM];
 
 /// A folder with a routine.
 #[derive(Debug, Clone)]
@@ -72,7 +75,7 @@ pub(crate) struct Description {
     pub(crate) text: String,
     #[serde(default)]
     pub(crate) tags: Vec<String>,
-    /// The module and the function or class, as in `model:run`.
+    /// The module and the function or class, as in `model:run`; of a program its file and the routine.
     pub(crate) entry: String,
     #[serde(default)]
     pub(crate) kind: EntryKind,
@@ -211,6 +214,12 @@ impl Description {
 
     pub(crate) fn timeout(&self) -> Option<Duration> {
         self.timeout.map(Duration::from_secs_f64)
+    }
+
+    /// Returns the file of the program that runs the routine; `None` if nodes have it.
+    pub(crate) fn program(&self) -> Option<&str> {
+        let (file, _) = self.entry.split_once(':').filter(|_| self.runtime == PROGRAM)?;
+        Some(file)
     }
 
     /// Returns the time between two states of a call.

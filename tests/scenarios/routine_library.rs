@@ -230,24 +230,43 @@ fn check_names_the_place_of_each_defect() {
     }
 }
 
-fn shim() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../routines/shims/python/shim.py")
+/// Returns the path of a file of the crate.
+fn of_routines(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../routines").join(path)
+}
+
+/// Tests a program that should run routines.
+fn conform(folder: &Path, only: &str, program: &[&str]) -> Value {
+    let command = [&["conform", "--json", "--only", only, "--"], program].concat();
+    let ran = run(folder, "routines", &command);
+    let json: Value = serde_json::from_str(&ran.out).unwrap_or_else(|_| panic!("{ran:?}"));
+    assert_eq!(ran.code, i32::from(json["failed"] != 0), "{json}");
+    json
+}
+
+#[test]
+fn conform_passes_for_the_header_of_c() {
+    let folder = tempdir().unwrap();
+    let program = folder.path().join("conform");
+    let mut cc = Command::new("cc");
+    cc.args(["-std=c11", "-O2", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-I"]);
+    cc.arg(of_routines("shims/c")).arg(of_routines("conform/conform.c")).arg("-o").arg(&program);
+    let compiled = Running::begin(cc, folder.path()).unwrap().end_within(TOOL_MAX).unwrap();
+    assert_eq!(compiled.code, 0, "{compiled:?}");
+    let all = conform(folder.path(), "", &[program.to_str().unwrap()]);
+    assert_eq!(all["failed"], 0, "{all:#}");
 }
 
 #[test]
 fn conform_passes_for_the_shim_and_names_the_failed_cases_of_broken_ones() {
     let folder = tempdir().unwrap();
-    let conform = |shim: &Path, only: &str| {
-        let command = ["conform", "--json", "--only", only, "--", "python3", "-I", shim.to_str().unwrap()];
-        let ran = run(folder.path(), "routines", &command);
-        let json: Value = serde_json::from_str(&ran.out).unwrap_or_else(|_| panic!("{ran:?}"));
-        assert_eq!(ran.code, i32::from(json["failed"] != 0), "{json}");
-        json
-    };
-    let all = conform(&shim(), "");
+    let shim = of_routines("shims/python/shim.py");
+    let conform =
+        |shim: &Path, only: &str| conform(folder.path(), only, &["python3", "-I", shim.to_str().unwrap()]);
+    let all = conform(&shim, "");
     assert_eq!(all["failed"], 0, "{all:#}");
     assert!(all["passed"].as_u64().unwrap() >= 40, "{all}");
-    let text = fs::read_to_string(shim()).unwrap();
+    let text = fs::read_to_string(&shim).unwrap();
     for (from, to, only, failed) in [
         ("\"nan\" if math", "\"NaN?\" if math", "value: ", &["value: NaN and infinities"][..]),
         (

@@ -411,6 +411,7 @@ fn guide_leads_to_results() {
         fs::write(folder.join(name).join(format!("{name}.py")), blocks(document, "python")[python]).unwrap();
         fs::write(folder.join(name).join("routine.toml"), toml).unwrap();
     }
+    fs::write(folder.join("cpi.c"), blocks(document, "c")[0]).unwrap();
     fs::write(folder.join("cases.json"), "[[0], {\"part\": 1, \"parts\": 50}]").unwrap();
     let program = taskwork_tests::cluster::program("routines").unwrap();
     let path = format!("{}:{}", program.parent().unwrap().display(), std::env::var("PATH").unwrap());
@@ -424,11 +425,13 @@ fn guide_leads_to_results() {
     // Nodes and the gateway run already, and the build is this one. The ids of jobs are those of the page, since the
     // cluster is new.
     let is_run = |line: &&str| {
-        !["cargo", "export", "mkdir", "routines node", "routines gateway"]
+        !["cargo", "export", "mkdir demo", "mkdir pi", "routines node", "routines gateway"]
             .iter()
             .any(|it| line.starts_with(it))
     };
-    let address = |text: &str| text.replace("127.0.0.1:8790", &gateway.address);
+    let shims = concat!(env!("CARGO_MANIFEST_DIR"), "/../routines/shims");
+    let address =
+        |text: &str| text.replace("127.0.0.1:8790", &gateway.address).replace("../routines/shims", shims);
     let script = blocks(document, "text").concat().lines().filter(is_run).collect::<Vec<_>>().join("\n");
     let mut shell = Command::new("bash");
     shell.args(["-e", "-o", "pipefail", "-c", &address(&script)]);
@@ -445,9 +448,11 @@ fn guide_leads_to_results() {
         r#"{"best":null,"counts":{"solutions":724}}"#,
         r#"{"index":1,"value":1229}"#,
         r#"["c","3"]"#,
+        "cpi@1.0 ",
     ] {
         assert!(printed.contains(part), "{part}: {printed}");
     }
+    assert!(printed.lines().last().unwrap().starts_with("0.0314"), "by the program in C: {printed}");
     let mut python = Command::new("python3");
     let client = Path::new(env!("CARGO_MANIFEST_DIR")).join("../routines/clients/python");
     let program =

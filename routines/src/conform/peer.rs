@@ -45,7 +45,7 @@ pub(super) type Answer = Result<Value, CallError>;
 impl Peer {
     /// Starts a runtime that was sent nothing.
     pub(super) fn open(suite: &Suite) -> Result<Self, Reason> {
-        suite.host.starter.open().map(Self::of).map_err(Reason::from)
+        suite.host.starter.open(None).map(Self::of).map_err(Reason::from)
     }
 
     pub(super) fn of(runtime: Runtime) -> Self {
@@ -54,7 +54,7 @@ impl Peer {
 
     /// Starts a runtime that is loading a routine.
     pub(super) fn start(suite: &Suite, entry: &str, kind: EntryKind) -> Result<Self, Reason> {
-        let started = suite.host.starter.start(&suite.folder, entry, kind);
+        let started = suite.host.starter.start(&suite.folder, entry, kind, None);
         started.map(Self::of).map_err(Reason::from)
     }
 

@@ -145,9 +145,15 @@ impl Starter {
         Ok(Self { folder, program: program.into() })
     }
 
-    /// Starts a runtime that loads a routine.
-    pub(crate) fn start(&self, package: &Path, entry: &str, kind: EntryKind) -> Result<Runtime, StartError> {
-        let mut runtime = self.open()?;
+    /// Starts a runtime that loads a routine: the program of the package, if it has one.
+    pub(crate) fn start(
+        &self,
+        package: &Path,
+        entry: &str,
+        kind: EntryKind,
+        program: Option<&Path>,
+    ) -> Result<Runtime, StartError> {
+        let mut runtime = self.open(program)?;
         let package = package.to_string_lossy();
         let load = ToRuntime::Load { folder: &package, entry, kind };
         for message in [ToRuntime::Hello { versions: VERSIONS }, load] {
@@ -158,7 +164,7 @@ impl Starter {
     }
 
     /// Starts a runtime that was sent nothing.
-    pub(crate) fn open(&self) -> Result<Runtime, StartError> {
+    pub(crate) fn open(&self, program: Option<&Path>) -> Result<Runtime, StartError> {
         let folder = tempfile::Builder::new().prefix("runtime-").tempdir_in(self.folder.path())?;
         let (reads, writes) = (folder.path().join("in"), folder.path().join("out"));
         for pipe in [&reads, &writes] {
@@ -172,7 +178,7 @@ impl Starter {
         let input = OpenOptions::new().write(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(&reads)?;
         let output = File::open(&writes)?;
         let (log_reader, log_writer) = io::pipe()?;
-        let mut command = self.command(folder.path());
+        let mut command = self.command(folder.path(), program);
         command
             .env("ROUTINES_IN", &reads)
             .env("ROUTINES_OUT", &writes)
@@ -221,9 +227,10 @@ impl Starter {
         }
     }
 
-    fn command(&self, folder: &Path) -> Command {
-        let mut command = match &self.program {
-            Program::Python(python) => {
+    fn command(&self, folder: &Path, program: Option<&Path>) -> Command {
+        let mut command = match (program, &self.program) {
+            (Some(program), _) => Command::new(program),
+            (None, Program::Python(python)) => {
                 let mut command = Command::new(python);
                 // Isolated: neither the environment nor the user's folders change the modules that a routine imports.
                 let cache = self.folder.path().join("pyc");
@@ -231,7 +238,7 @@ impl Starter {
                 command.arg(self.folder.path().join("shim.py"));
                 command
             }
-            Program::Command(words) => {
+            (None, Program::Command(words)) => {
                 let mut command = Command::new(words.first().map_or(OsStr::new(""), OsString::as_os_str));
                 command.args(words.iter().skip(1));
                 command

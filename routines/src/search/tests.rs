@@ -3,6 +3,7 @@
 use std::{
     fs,
     path::Path,
+    process::Command,
     time::{Duration, Instant},
 };
 
@@ -101,6 +102,26 @@ fn subsets(way: &str, times: u32) -> (Package, Result<Value, String>) {
 fn queens_have_known_numbers_on_two_nodes() {
     let expected = json!({ "counts": { "states": STATES, "solutions": SOLUTIONS }, "best": null });
     assert_eq!(run(&example("queens"), &json!(10), 10), Ok(expected));
+}
+
+#[test]
+fn program_in_c_finds_known_numbers_of_queens_on_two_nodes() {
+    let folder = fixture().folder.join("queens-c");
+    fs::create_dir(&folder).unwrap();
+    let source = example("queens_c").folder;
+    fs::copy(source.join("routine.toml"), folder.join("routine.toml")).unwrap();
+    let header = Path::new(env!("CARGO_MANIFEST_DIR")).join("shims/c");
+    let compiled = Command::new("cc")
+        .args(["-std=c11", "-O2", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-I"])
+        .arg(&header)
+        .arg(source.join("queens.c"))
+        .arg("-o")
+        .arg(folder.join("queens"))
+        .output()
+        .unwrap();
+    assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
+    let expected = json!({ "counts": { "states": STATES, "solutions": SOLUTIONS }, "best": null });
+    assert_eq!(run(&Package::read(&folder).unwrap(), &json!(10), 10), Ok(expected));
 }
 
 #[test]
