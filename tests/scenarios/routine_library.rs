@@ -369,3 +369,36 @@ fn answers_to_generated_requests_are_documented() {
         assert_eq!(ran.code, 0, "{}\n{}", ran.out, ran.err);
     }
 }
+
+/// Returns all Rust code in a folder.
+fn code(folder: &Path) -> String {
+    let mut all = String::new();
+    for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
+        if entry.file_type().unwrap().is_dir() {
+            all += &code(&entry.path());
+        } else if entry.path().extension().is_some_and(|it| it == "rs") {
+            all += &fs::read_to_string(entry.path()).unwrap();
+        }
+    }
+    all
+}
+
+#[test]
+fn table_of_requirements_names_existing_tests() {
+    let code = code(&of_routines("src")) + &code(&Path::new(env!("CARGO_MANIFEST_DIR")).join("scenarios"));
+    let table = include_str!("../../docs/routines-coverage.md");
+    let rows: Vec<Vec<&str>> = table
+        .lines()
+        .filter(|line| line.starts_with("| R"))
+        .map(|line| line.trim_matches('|').split('|').map(str::trim).collect())
+        .collect();
+    for (row, number) in rows.iter().zip(1..) {
+        assert!(row.len() == 5 && row[0] == format!("R{number}"), "{row:?}");
+        let tests: Vec<&str> = row[4].split('`').skip(1).step_by(2).collect();
+        assert!(!tests.is_empty() || (row[4] == "part 2" && row[3] != "–"), "{row:?}");
+        for test in tests {
+            assert!(code.contains(&format!("fn {test}(")), "{test}");
+        }
+    }
+    assert_eq!(rows.len(), 34);
+}
