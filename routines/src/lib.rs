@@ -51,6 +51,7 @@ mod call;
 mod host;
 mod order;
 mod tally;
+mod progress;
 mod batch;
 mod search;
 mod request;

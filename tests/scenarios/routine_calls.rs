@@ -132,6 +132,9 @@ fn nested_calls_use_one_worker_to_depth_16() {
         trace.contains("in outer") && trace.contains("in run") && trace.contains("-3 is negative"),
         "{error}"
     );
+    let jobs = site.cluster.json("taskwork", &["jobs"]).unwrap();
+    let service = jobs[0]["job"].as_str().unwrap();
+    site.wait_for_display(service, &[("done", 2), ("failed", 1), ("running", 0)]);
     // In a job, too.
     let mapped = site.cluster.run("routines", &["map", "deep@1", "--range", "17..18"]).unwrap();
     assert!(mapped.code == 1 && mapped.out.contains("more than 16 deep"), "{mapped:?}");

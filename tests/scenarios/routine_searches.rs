@@ -97,6 +97,7 @@ fn count_queens(nodes: usize) {
         gateway.post("/v1/jobs", "", &json!({ "routine": "slow-queens@1", "argument": [12] }));
     assert_eq!((status, &job["calls"]), (201, &Value::Null), "{job}");
     let job = job["job"].as_str().unwrap();
+    site.wait_for_display(job, &[("running", 1), ("done", 0), ("failed", 0)]);
     disturb(&mut site, nodes);
     assert_eq!(gateway.wait(job, &site.cluster)["state"], "successful");
     let expected = json!({ "counts": { "states": 856_189, "solutions": 14_200 }, "best": null });

@@ -45,6 +45,23 @@ pub(crate) struct Gateway {
 }
 
 impl Site {
+    /// Waits until the display of a job shows these numbers, or larger ones.
+    pub(crate) fn wait_for_display(&self, job: &str, least: &[(&str, u64)]) {
+        let deadline = Instant::now() + SOON;
+        loop {
+            let display = &self.cluster.json("taskwork", &["job", job]).unwrap()["display"];
+            let shown = |name: &str| {
+                let values = display["values"].as_array()?;
+                values.iter().find(|value| value["name"] == name)?["value"].as_u64()
+            };
+            if least.iter().all(|&(name, number)| shown(name) >= Some(number)) {
+                return;
+            }
+            assert!(Instant::now() < deadline, "{display}\n{}", self.cluster.logs());
+            thread::sleep(Duration::from_millis(50));
+        }
+    }
+
     pub(crate) fn new() -> Self {
         Self::on(Cluster::shared().unwrap())
     }

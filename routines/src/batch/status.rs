@@ -2,7 +2,7 @@
 
 use std::sync::{
     Arc, Weak,
-    atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+    atomic::{AtomicBool, Ordering::Relaxed},
 };
 
 use taskwork::{
@@ -11,7 +11,10 @@ use taskwork::{
 };
 use tokio::{sync::watch, time::timeout_at};
 
-use crate::tally::Tally;
+use crate::{
+    progress::{Progress, Running},
+    tally::Tally,
+};
 
 /// The calls of a job on this node.
 #[derive(Debug, Default)]
@@ -21,12 +24,9 @@ pub(super) struct Calls {
     counts: Arc<Counts>,
 }
 
-/// The numbers of calls on this node. Calls that are repeated count again.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
-    running: AtomicU64,
-    done: AtomicU64,
-    failed: AtomicU64,
+    progress: Progress,
     /// Whether the node leaves the job, so that calls stop at their next checkpoints and none starts.
     is_leaving: AtomicBool,
     /// The number of frames with a call that is expected to stop.
@@ -36,7 +36,7 @@ pub(super) struct Counts {
 /// Calls of a frame, which run until this value is dropped.
 #[derive(Debug)]
 pub(super) struct RunningCalls {
-    calls: u64,
+    _running: Running,
     /// Whether one of them is expected to stop.
     is_stoppable: bool,
     counts: Arc<Counts>,
@@ -67,13 +67,11 @@ impl Counts {
     /// Counts calls that have results.
     pub(super) fn add(&self, tally: &Tally) {
         let failed = tally.failed.values().sum::<u64>();
-        self.done.fetch_add(tally.ended.saturating_sub(failed), Relaxed);
-        self.failed.fetch_add(failed, Relaxed);
+        self.progress.add(tally.ended.saturating_sub(failed), failed);
     }
 
     pub(super) fn run(self: &Arc<Self>, calls: u64) -> RunningCalls {
-        self.running.fetch_add(calls, Relaxed);
-        RunningCalls { calls, is_stoppable: false, counts: Arc::clone(self) }
+        RunningCalls { _running: self.progress.run(calls), is_stoppable: false, counts: Arc::clone(self) }
     }
 
     pub(super) fn is_leaving(&self) -> bool {
@@ -106,7 +104,6 @@ impl RunningCalls {
 
 impl Drop for RunningCalls {
     fn drop(&mut self) {
-        self.counts.running.fetch_sub(self.calls, Relaxed);
         if self.is_stoppable {
             self.counts.stoppable.send_modify(|frames| *frames -= 1);
         }
@@ -115,12 +112,9 @@ impl Drop for RunningCalls {
 
 impl StatusProvider for Calls {
     fn status(&self) -> Option<JobStatus> {
-        let Counts { running, done, failed, .. } = &*self.counts;
-        let field = |name, count: &AtomicU64| Field::new(name, name, Unit::Count, count.load(Relaxed));
-        let counts = [field("done", done), field("failed", failed), field("running", running).current()];
         // Unlike the counts, it is not the sum over the nodes.
         let total = JobDisplay::new().value(Field::new("calls", "calls", Unit::Number, self.total));
-        Some(JobStatus { rank: 0, display: counts.into_iter().fold(total, JobDisplay::value) })
+        Some(JobStatus { rank: 0, display: self.counts.progress.shown(total) })
     }
 }
 

@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeMap,
     sync::{
-        Arc,
+        Arc, Weak,
         atomic::{
             AtomicBool,
             Ordering::{Acquire, Release},
@@ -30,6 +30,7 @@ use super::{
 use crate::{
     call::{CallHere, failed},
     host::Host,
+    progress::Progress,
     store::{Body, Outcome},
     wire::ErrorKind,
 };
@@ -42,6 +43,7 @@ pub(super) async fn run(
     mut cx: CompanionContext,
     requests: Requests,
     mut requested: UnboundedReceiver<Request>,
+    provider: Weak<Progress>,
 ) -> Result<(), String> {
     let host = Host::current();
     let (ended, mut ends) = mpsc::unbounded_channel();
@@ -54,7 +56,9 @@ pub(super) async fn run(
         tickets: 0,
         host,
         ended,
+        progress: provider.upgrade().map(|progress| Progress::clone(&progress)).unwrap_or_default(),
     };
+    cx.set_status_provider(provider);
     companions().insert(cx.job().clone(), requests.clone());
     let (mut ticks, mut rescue) = (interval(TICK), None);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -98,6 +102,8 @@ struct Shell {
     tickets: Ticket,
     host: Option<&'static Host>,
     ended: UnboundedSender<(Key, Body)>,
+    /// Calls of the node, for the display of the job.
+    progress: Progress,
 }
 
 impl Shell {
@@ -205,12 +211,16 @@ impl Shell {
     fn run_call(&mut self, key: Key, spec: Spec) {
         let (stop, ended) = (Arc::new(AtomicBool::new(false)), self.ended.clone());
         self.running.insert(key, Arc::clone(&stop));
-        let host = self.host;
+        let (host, progress) = (self.host, self.progress.clone());
         let running = thread::Builder::new().name("direct".to_owned()).spawn(move || {
+            let running = progress.run(1);
             let outcome = host.map_or_else(
                 || failed(ErrorKind::Invalid, "this process is not a node of routines".to_owned()),
                 |host| make(host, &spec, &stop),
             );
+            drop(running);
+            let has_failed = matches!(outcome, Outcome::Error(_));
+            progress.add(u64::from(!has_failed), u64::from(has_failed));
             let encoded = json(&outcome);
             let body = host.and_then(|host| host.store.body(&encoded).ok()).unwrap_or_else(|| {
                 let reason = "the result cannot be written to the store".to_owned();

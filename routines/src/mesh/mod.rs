@@ -31,6 +31,8 @@ use tokio::{
     time::{Instant, sleep},
 };
 
+use crate::progress::Progress;
+
 pub(crate) use self::{caller::Ended, keeper::keep, message::Spec};
 
 pub(crate) const KIND: &str = "direct";
@@ -60,7 +62,9 @@ impl Task for Direct {
 
     fn companion(_: &Arc<()>) -> Option<Companion> {
         let (requests, requested) = mpsc::unbounded_channel();
-        Some(Companion::new(Arc::new(()), |cx| companion::run(cx, requests, requested)))
+        let progress = Arc::new(Progress::default());
+        let its = Arc::downgrade(&progress);
+        Some(Companion::new(progress, |cx| companion::run(cx, requests, requested, its)))
     }
 
     fn search(&mut self, _: &mut Context<'_, Self>) -> Outcome {

@@ -19,10 +19,13 @@ mod live;
 #[cfg(test)]
 mod tests;
 
-use std::time::{Duration, Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use serde::{Deserialize, Serialize};
-use taskwork::{Context, Job, Outcome, Task, Variables};
+use taskwork::{Companion, Context, Job, Outcome, Task, Variables};
 
 use self::live::Live;
 pub(crate) use self::{
@@ -32,6 +35,7 @@ pub(crate) use self::{
 use crate::{
     host::Host,
     order::Order,
+    progress::Progress,
     runtime::{Event, Request},
     wire::Step,
 };
@@ -85,6 +89,7 @@ impl Foreign {
             Some(live) => live,
             None => Box::new(Live::new(host, cx.shared())?),
         };
+        let _running = progress(cx).run(1);
         let mut waits = 0;
         loop {
             if let Some(best) = cx.get_var::<Best>() {
@@ -150,6 +155,7 @@ impl Foreign {
                 Event::Step(Step::Complete(counts)) => {
                     cx.worked(found::states(&counts));
                     cx.output().add(counts)?;
+                    progress(cx).add(1, 0);
                     return Ok(true);
                 }
                 Event::Step(Step::Failed(error)) => {
@@ -166,7 +172,9 @@ impl Foreign {
                 }
                 Event::Step(_) => {}
                 Event::Broken(reason) => {
-                    self.crashes += u32::from(live.on_broken(&reason)?);
+                    let has_crashed = live.on_broken(&reason)?;
+                    self.crashes += u32::from(has_crashed);
+                    progress(cx).add(0, u64::from(has_crashed));
                     if self.crashes > CRASHES_MAX {
                         let (name, crashes) = (live.name(), self.crashes);
                         return Err(format!("search {name} has crashed {crashes} times in a row: {reason}"));
@@ -180,12 +188,21 @@ impl Foreign {
     }
 }
 
+/// Returns the numbers of parts: those that are searched, those without a rest, and crashes.
+fn progress(cx: &Context<'_, Foreign>) -> Progress {
+    cx.companion::<Progress>().cloned().unwrap_or_default()
+}
+
 impl Task for Foreign {
     type Shared = Order;
     type Output = Counts;
 
     fn variables(declare: &mut Variables) {
         declare.declare::<Best>();
+    }
+
+    fn companion(_: &Arc<Order>) -> Option<Companion> {
+        Some(Progress::companion())
     }
 
     fn search(&mut self, cx: &mut Context<'_, Self>) -> Outcome {
