@@ -29,17 +29,17 @@ use tokio::{
 #[derive(Debug, Clone, Copy)]
 pub(super) struct BodyLimits {
     /// The maximum wait for the next part.
-    pub(super) stall_max: Duration,
+    pub(super) stall_after: Duration,
     /// The maximum size of a discarded rest, in bytes.
     pub(super) rest_bytes_max: usize,
     /// The maximum time in which a rest is discarded.
-    pub(super) rest_max: Duration,
+    pub(super) rest_within: Duration,
 }
 
 impl Default for BodyLimits {
     fn default() -> Self {
-        let (stall_max, rest_max) = (Duration::from_secs(30), Duration::from_secs(60));
-        Self { stall_max, rest_bytes_max: 1 << 30, rest_max }
+        let (stall_after, rest_within) = (Duration::from_secs(30), Duration::from_secs(60));
+        Self { stall_after, rest_bytes_max: 1 << 30, rest_within }
     }
 }
 
@@ -52,7 +52,7 @@ pub(super) struct Stalled(Duration);
 pub(super) async fn bound(State(limits): State<BodyLimits>, request: Request, next: Next) -> Response {
     let (head, body) = request.into_parts();
     let waits = head.headers.contains_key(header::EXPECT);
-    let (stall, is_waiting) = (Box::pin(time::sleep(limits.stall_max)), false);
+    let (stall, is_waiting) = (Box::pin(time::sleep(limits.stall_after)), false);
     let body = Incoming { body: Some(body), waits, stall, is_waiting, limits };
     next.run(Request::from_parts(head, Body::new(body))).await
 }
@@ -78,7 +78,7 @@ impl HttpBody for Incoming {
         self.waits = false;
         let Some(body) = &mut self.body else { return Poll::Ready(None) };
         let Poll::Ready(frame) = Pin::new(body).poll_frame(cx) else {
-            let most = self.limits.stall_max;
+            let most = self.limits.stall_after;
             if !self.is_waiting {
                 self.is_waiting = true;
                 self.stall.as_mut().reset(Instant::now() + most);
@@ -109,7 +109,7 @@ impl Drop for Incoming {
     fn drop(&mut self) {
         let rest = self.body.take().filter(|body| !self.waits && !body.is_end_stream());
         let (Some(rest), Ok(runtime)) = (rest, Handle::try_current()) else { return };
-        runtime.spawn(time::timeout(self.limits.rest_max, discard(rest, self.limits.rest_bytes_max)));
+        runtime.spawn(time::timeout(self.limits.rest_within, discard(rest, self.limits.rest_bytes_max)));
     }
 }
 
@@ -135,10 +135,7 @@ mod tests {
     };
 
     use super::*;
-    use crate::{
-        gateway::{problem::Problem, resources::receive},
-        store::Store,
-    };
+    use crate::{gateway::resources::receive, store::Store};
 
     const WAIT_MAX: Duration = Duration::from_secs(20);
 
@@ -148,7 +145,7 @@ mod tests {
         let store = Store::open(folder.path()).unwrap();
         let its = store.clone();
         let upload = async move |Path(name): Path<String>, body: Body| {
-            receive(&its, &name, body).await.map(|_| StatusCode::OK).map_err(Problem::from)
+            receive(&its, &name, body).await.map(|_| StatusCode::OK)
         };
         let router = Router::new().route("/{name}", put(upload));
         let router = router.layer(middleware::from_fn_with_state(limits, bound));
@@ -185,7 +182,7 @@ mod tests {
 
     #[tokio::test]
     async fn stalled_upload_is_refused_and_leaves_no_resource() {
-        let limits = BodyLimits { stall_max: Duration::from_millis(50), ..BodyLimits::default() };
+        let limits = BodyLimits { stall_after: Duration::from_millis(50), ..BodyLimits::default() };
         let (_folder, store, address) = start(limits);
         let answer = ask(address, "table", "", 5, b"part").await;
         assert!(answer.starts_with("HTTP/1.1 408") && answer.contains("0.05 s"), "{answer}");
