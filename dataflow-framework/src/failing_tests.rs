@@ -179,7 +179,7 @@ fn failure_kind_names_its_cause() {
     for workers in [0, 1] {
         let kinds = workflow(workers).run(|| {
             let numbers = Data::new(vec![1, 2]);
-            let (late, _) = group(|| sleep(Duration::from_millis(60)));
+            let late = group(|| sleep(Duration::from_millis(60))).0;
             let late = late.wait().expect_err("its timeout is 50 ms");
             let calls = [
                 halve(7),
