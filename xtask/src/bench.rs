@@ -14,7 +14,7 @@ pub(crate) struct Bench {
     /// `scale` (in the simulator, 10 to 1,000 nodes), `elastic` (nodes that join and leave, 15 minutes),
     /// `deadline` (a controller that starts and terminates nodes, 15 minutes), `all` of the others, or some of
     /// them: uts, queens, paths, mst, tsp, clique, polls, nodes, waits, jobs, decide, search, dataflow, memory,
-    /// termination, bulk, losses, ledger (part of it in the simulator)
+    /// termination, bulk, losses, routines, ledger (part of it in the simulator)
     #[arg(required = true)]
     names: Vec<String>,
     /// The number of repetitions of each comparison
@@ -26,6 +26,9 @@ pub(crate) struct Bench {
     /// For `elastic`: only the smallest and the largest growth, once, and nothing at random
     #[arg(long)]
     quick: bool,
+    /// For `routines`: also measure Dask, Parsl and Ray, which are installed from PyPI next to the programs
+    #[arg(long)]
+    peers: bool,
     /// For `elastic` and `deadline`: print JSON instead of tables
     #[arg(long)]
     json: bool,
@@ -35,8 +38,7 @@ pub(crate) struct Bench {
 }
 
 /// The build of the measured programs.
-const PROGRAMS: &str =
-    "build --release -p taskwork-operator -p tsp-example -p bnb-problems -p taskwork-benches --bins";
+const PROGRAMS: &str = "build --release -p taskwork-operator -p tsp-example -p bnb-problems -p routines -p taskwork-benches --bins";
 
 /// The maximum number of repetitions of `elastic` and `deadline`, each of which takes five minutes.
 const ELASTIC_ROUNDS_MAX: usize = 3;
@@ -68,7 +70,8 @@ impl Bench {
         let all = self.names == ["all"];
         let names = if all { String::new() } else { self.names.join(" ") };
         let out = if all { "--out docs/figures/performance.json" } else { "" };
-        let measure = format!("--rounds {} {out} {names}", self.rounds);
+        let peers = if self.peers { "--peers" } else { "" };
+        let measure = format!("--rounds {} {peers} {out} {names}", self.rounds);
         let mut steps = vec![
             Step::cargo("programs", PROGRAMS),
             Step::cargo(

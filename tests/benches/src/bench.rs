@@ -3,7 +3,7 @@
 use anyhow::Result;
 use clap::ValueEnum;
 
-use crate::{bulk, cluster, dataflow, inside, ledger, row::Row, search};
+use crate::{bulk, cluster, dataflow, inside, ledger, routines, row::Row, search};
 
 /// A benchmark.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -45,6 +45,9 @@ pub enum Bench {
     /// The cost of losing nodes, in at most three rounds of 150 s each; with `TASKWORK_LONG=1` jobs take a
     /// minute, and there are six.
     Losses,
+    /// Routines: direct calls, jobs and searches of Python functions over REST; with `--peers` also empty calls in
+    /// Dask, Parsl and Ray.
+    Routines,
 }
 
 impl Bench {
@@ -53,11 +56,11 @@ impl Bench {
         self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
     }
 
-    /// Runs the benchmark with this many repetitions of each comparison.
+    /// Runs the benchmark with this many repetitions of each comparison, with `peers` also in systems of others.
     ///
     /// # Errors
     /// If a measured program gives a wrong answer, or none.
-    pub fn run(self, rounds: usize) -> Result<Vec<Row>> {
+    pub fn run(self, rounds: usize, peers: bool) -> Result<Vec<Row>> {
         match self {
             Self::Uts => inside::uts::run(rounds),
             Self::Queens => inside::queens::run(rounds),
@@ -77,6 +80,7 @@ impl Bench {
             Self::Bulk => bulk::run(rounds),
             Self::Ledger => ledger::kept::run(rounds),
             Self::Losses => ledger::losses::run(rounds.min(3)),
+            Self::Routines => routines::run(rounds, peers),
         }
     }
 }

@@ -16,4 +16,5 @@ pub mod inside;
 pub mod machine;
 pub mod measure;
 mod reference;
+pub mod routines;
 pub mod row;

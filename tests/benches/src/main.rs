@@ -15,6 +15,9 @@ struct Arguments {
     /// The number of repetitions of each comparison.
     #[arg(long, default_value_t = 5)]
     rounds: usize,
+    /// For `routines`: also measure Dask, Parsl and Ray, which are installed from PyPI.
+    #[arg(long)]
+    peers: bool,
     /// The file for the figures.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
@@ -27,7 +30,8 @@ fn main() -> Result<()> {
     let mut rows = Vec::new();
     for bench in benches {
         eprintln!("{} …", bench.name());
-        let measured = bench.run(arguments.rounds).with_context(|| format!("{} failed", bench.name()))?;
+        let measured = bench.run(arguments.rounds, arguments.peers);
+        let measured = measured.with_context(|| format!("{} failed", bench.name()))?;
         eprintln!("{}\n", row::table(&measured));
         rows.extend(measured);
     }
