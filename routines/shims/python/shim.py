@@ -37,6 +37,8 @@ BOUND, SPLIT, PAUSE = 1, 2, 3
 # The time that a search runs before it is split again, so that it advances however often parts are requested.
 SPLIT_SECONDS = 0.001
 
+# One for all values, since creating it takes longer than encoding a small one. `plain` returns no cycles.
+ENCODER = json.JSONEncoder(check_circular=False, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
 
 # The process and the thread of the routine, the pipes, the answers and the state of the call, if it is a function.
 running = []
@@ -76,7 +78,7 @@ def plain(value, depth=0):
 def encode(value):
     """Returns a result as JSON in UTF-8."""
     try:
-        encoded = json.dumps(plain(value), allow_nan=False, ensure_ascii=False, separators=(",", ":")).encode()
+        encoded = ENCODER.encode(plain(value)).encode()
     except UnicodeEncodeError:
         raise Invalid("a str in the result has half of a surrogate pair, which is no character") from None
     if len(encoded) > VALUE_BYTES_MAX:
