@@ -26,7 +26,7 @@ pub(crate) struct Bench {
     /// For `elastic`: only the smallest and the largest growth, once, and nothing at random
     #[arg(long)]
     quick: bool,
-    /// For `routines`: also measure Dask, Parsl and Ray, which are installed from PyPI next to the programs
+    /// For `routines`: also measure Dask, Parsl and Ray, which pip installs next to the programs
     #[arg(long)]
     peers: bool,
     /// For `elastic` and `deadline`: print JSON instead of tables

@@ -15,7 +15,7 @@ struct Arguments {
     /// The number of repetitions of each comparison.
     #[arg(long, default_value_t = 5)]
     rounds: usize,
-    /// For `routines`: also measure Dask, Parsl and Ray, which are installed from PyPI.
+    /// For `routines`: also measure Dask, Parsl and Ray, which pip installs.
     #[arg(long)]
     peers: bool,
     /// The file for the figures.
