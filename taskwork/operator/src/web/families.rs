@@ -402,30 +402,26 @@ mod tests {
     #[test]
     fn job_and_lost_node_are_named() {
         let mut view = View::default();
-        view.apply(&Event::of(1, "", Content::Found));
-        put_job(&mut view, 1, "failed");
-        let member = json!({
+        put_job(&mut view, 1, "running");
+        let mut member = json!({
             "format": 2, "node": "n1", "address": "127.0.0.1:7", "fingerprint": "", "workers": 2, "host": "gpu-17",
             "program": "tree", "program_version": "1", "started_ms": 1,
         });
         put(&mut view, "members/n1", &member);
-        view.apply(&Event::tick(2));
-        put(
-            &mut view,
-            "jobs/j-0000000001/figures/n1",
-            &json!({
-                "format": 2, "attempt": 1, "last": false, "at_ms": 9, "figures": {}, "ledger": { "unprotected": true },
-                "requests": { "reads": 1, "writes": 2, "multis": 3, "failed_multis": 4 },
-            }),
-        );
-        view.apply(&Event::of(3_000, "members/n1", Content::Gone));
-        view.apply(&Event::tick(3_000));
-        // A node counts as lost if it has still not reported its end after a while.
-        view.apply(&Event::tick(60_000));
+        member["node"] = json!("n2");
+        put(&mut view, "members/n2", &member);
+        let enrolled = "jobs/j-0000000001/attempts/1/outputs/n1";
+        view.apply(&Event::of(1, enrolled, Content::Data(Vec::new())));
+        view.apply(&Event::tick(1_000));
+        view.apply(&Event::of(2_000, "members/n1", Content::Gone));
+        // Whether a node was lost is decided at the second tick.
+        for at_ms in [2_100, 2_300] {
+            view.apply(&Event::tick(at_ms));
+        }
         let found = Gathered::of(view);
         let infos = ["name", "program", "submitter", "state"]
             .map(|label| found.labels("job_info", label)[0].to_owned());
-        assert_eq!(infos, ["", "tree", "a", "failed"]);
+        assert_eq!(infos, ["", "tree", "a", "running"]);
         assert_eq!(found.labels("node_lost_timestamp_seconds", "node"), ["n1"]);
         assert_eq!(found.labels("node_lost_timestamp_seconds", "host"), ["gpu-17"]);
         assert_eq!(found.labels("build_info", "version"), [env!("CARGO_PKG_VERSION")]);
