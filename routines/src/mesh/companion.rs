@@ -9,7 +9,6 @@ use std::{
             Ordering::{Acquire, Release},
         },
     },
-    thread,
     time::Duration,
 };
 
@@ -31,6 +30,7 @@ use crate::{
     call::{CallHere, failed},
     host::Host,
     progress::Progress,
+    runtime::spawn_call,
     store::{Body, Outcome},
     wire::ErrorKind,
 };
@@ -212,7 +212,7 @@ impl Shell {
         let (stop, ended) = (Arc::new(AtomicBool::new(false)), self.ended.clone());
         self.running.insert(key, Arc::clone(&stop));
         let (host, progress) = (self.host, self.progress.clone());
-        let running = thread::Builder::new().name("direct".to_owned()).spawn(move || {
+        let running = spawn_call(move || {
             let running = progress.run(1);
             let outcome = host.map_or_else(
                 || failed(ErrorKind::Invalid, "this process is not a node of routines".to_owned()),

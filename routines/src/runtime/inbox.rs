@@ -36,6 +36,12 @@ struct Unread {
     is_closed: bool,
 }
 
+impl Unread {
+    fn is_full(&self) -> bool {
+        self.messages.len() >= INBOX_MESSAGES_MAX || self.bytes >= INBOX_BYTES_MAX
+    }
+}
+
 impl Inbox {
     fn state(&self) -> MutexGuard<'_, Unread> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -64,11 +70,8 @@ impl Inbox {
 
     /// Adds a message. Returns whether the runtime is still in use.
     fn put(&self, message: FromRuntime, bytes: usize) -> bool {
-        let is_full = |unread: &mut Unread| {
-            let has_room = unread.messages.len() < INBOX_MESSAGES_MAX && unread.bytes < INBOX_BYTES_MAX;
-            !has_room && !unread.is_closed
-        };
-        let unread = self.changed.wait_while(self.state(), is_full);
+        let waits = |unread: &mut Unread| unread.is_full() && !unread.is_closed;
+        let unread = self.changed.wait_while(self.state(), waits);
         let mut unread = unread.unwrap_or_else(PoisonError::into_inner);
         unread.messages.push_back((message, bytes));
         unread.bytes += bytes;
@@ -85,11 +88,14 @@ impl Inbox {
         };
         let waited = self.changed.wait_timeout_while(self.state(), wait, is_silent);
         let (mut unread, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        let was_full = unread.is_full();
         unread.bytes = 0;
         let messages = unread.messages.drain(..).map(|(message, _)| message).collect();
         let (answer, end) = (unread.answer.take(), unread.end.clone());
         drop(unread);
-        self.changed.notify_all();
+        if was_full {
+            self.changed.notify_all();
+        }
         (messages, answer, end)
     }
 

@@ -7,6 +7,7 @@ mod package_cache;
 mod page;
 mod pool;
 mod process;
+mod threads;
 
 use std::time::Duration;
 
@@ -16,6 +17,7 @@ pub(crate) use self::{
     page::Request,
     pool::Pool,
     process::{Event, Program, Runtime, StartError, Starter},
+    threads::spawn_call,
 };
 
 /// The maximum time until a runtime has loaded its routine.

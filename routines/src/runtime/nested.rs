@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use serde_json::value::RawValue;
 
-use super::{inbox::Inbox, process::spawn};
+use super::{inbox::Inbox, threads::spawn_call};
 use crate::{
     call::call_nested,
     store::Outcome,
@@ -41,7 +41,7 @@ impl NestedCall {
                 format!("calls are nested more than {DEPTH_MAX} deep: {} is not called", self.routine);
             return caller.answer(Outcome::Error(CallError::new(ErrorKind::Invalid, reason)));
         }
-        if let Err(error) = spawn("nested", move || self.caller.answer(call_nested(&self))) {
+        if let Err(error) = spawn_call(move || self.caller.answer(call_nested(&self))) {
             let reason = format!("the call cannot be started: {error}");
             caller.answer(Outcome::Error(CallError::new(ErrorKind::Crash, reason)));
         }
