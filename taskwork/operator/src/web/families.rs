@@ -160,6 +160,10 @@ fn descriptions(snapshot: &Snapshot, jobs: &[(&str, &JobAbout)], families: &mut 
         Some((labels, Value::Number(1.0)))
     });
     families.add(Kind::Gauge, "job_info", "The names and the state of a job. Always 1.", infos);
+    let help = "The time at which a job ended, in seconds since 1970.";
+    families.of_jobs((Kind::Gauge, "job_finished_timestamp_seconds", help), jobs, |job| {
+        Some(job.record.as_ref()?.finished_ms? as f64 / 1e3)
+    });
     let unprotected =
         jobs.iter().filter(|(_, job)| job.reported && job.stage.is_open()).filter_map(|(id, _)| {
             let nodes = snapshot.jobs.get(*id)?.nodes.values();
