@@ -91,7 +91,7 @@ fn report_covers_cluster_data_and_record() {
     let again = run(&["report", "0", "-o", page.to_str().unwrap()]);
     assert!(again.code == 2 && again.err.contains("--force"), "{}", again.err);
     let unknown = run(&["report", "77", "-o", "-"]);
-    assert!(unknown.code == 2 && unknown.err.contains("taskwork jobs"), "{}", unknown.err);
+    assert!(unknown.code == 5 && unknown.err.contains("taskwork jobs"), "{}", unknown.err);
     assert_eq!(unknown.out, "");
 
     let recorded = path("recorded.html");

@@ -219,7 +219,7 @@ fn invalid_controller_settings_are_reported_at_once() {
         (&["--connector", bad.to_str().unwrap(), "--max", "3"], 2, "0 offers"),
         (&["--connector", file, "--min", "4", "--max", "3"], 2, "--min 4"),
         (&["--connector", file], 2, "--max"),
-        (&["--explain"], 2, "no cluster"),
+        (&["--explain"], 5, "no cluster"),
     ] {
         let said = stage.cluster.run("taskwork", &[&["scale"], arguments].concat()).unwrap();
         assert_eq!(said.code, code, "{said:?}");

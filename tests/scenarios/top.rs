@@ -247,6 +247,6 @@ fn terminal_shows_cluster_events() {
     );
     assert_eq!(cluster.json("taskwork", &["top"]).unwrap()["jobs"][id]["about"]["stage"], "running");
     let missing = cluster.run("taskwork", &["top", "--job", "77"]).unwrap();
-    assert!(missing.code == 2 && missing.err.contains("j-0000000077"), "{missing:?}");
+    assert!(missing.code == 5 && missing.err.contains("j-0000000077"), "{missing:?}");
     assert_eq!(cluster.run("taskwork", &["cancel", id]).unwrap().code, 0);
 }

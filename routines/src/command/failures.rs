@@ -28,7 +28,8 @@ impl From<ServiceError> for Failure {
             ServiceError::Client(error) => error.into(),
             ServiceError::Store(error) => error.into(),
             ServiceError::Resource(error) => error.into(),
-            ServiceError::Invalid(_) | ServiceError::NoJob(_) => Self::usage(error),
+            ServiceError::Invalid(_) => Self::usage(error),
+            ServiceError::NoJob(_) => Self::not_found(error),
             _ => Self::failed(error),
         }
     }

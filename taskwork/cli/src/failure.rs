@@ -46,6 +46,11 @@ impl Failure {
         Self { code: Code::Usage, error: error.into(), is_premature: false }
     }
 
+    /// Creates a failure to find a cluster, job or node: exit code 5.
+    pub fn not_found(error: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self { code: Code::NotFound, error: error.into(), is_premature: false }
+    }
+
     /// Creates a failure to reach the cluster: exit code 3.
     pub fn unreachable(error: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self { code: Code::Unreachable, error: error.into(), is_premature: false }

@@ -169,7 +169,7 @@ async fn until(at: Option<time::Instant>) {
 /// Prints the state once.
 fn once(state: &State, look: Look, json: bool) -> Result<ExitCode, Failure> {
     if let Some((id, None)) = state.job() {
-        return Err(Failure::usage(format!("there is no job {id}: see taskwork jobs")));
+        return Err(Failure::not_found(format!("there is no job {id}: see taskwork jobs")));
     }
     print(&if json { format!("{}\n", plain::json(state)) } else { plain::text(state, look.is_ascii) });
     Ok(ExitCode::SUCCESS)
