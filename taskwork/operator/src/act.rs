@@ -67,9 +67,15 @@ pub(super) async fn drain(
             nodes.push(node);
         }
     }
-    each(&nodes, async |&node| Ok(connection.client.drain(node).await?)).await?;
+    let (mut asked, mut failed) = (Vec::new(), None);
+    for node in nodes {
+        match connection.client.drain(node).await {
+            Ok(()) => asked.push(node),
+            Err(error) => _ = failed.get_or_insert(Failure::from(error)),
+        }
+    }
     let until = wait.map(|timeout| Instant::now() + timeout);
-    each(&nodes, async |&node| {
+    let left = each(&asked, async |&node| {
         if let Some(until) = until {
             let left = until.saturating_duration_since(Instant::now());
             connection.client.wait_until_left(node, left).await?;
@@ -81,7 +87,8 @@ pub(super) async fn drain(
         );
         Ok(())
     })
-    .await
+    .await;
+    failed.map_or(left, Err)
 }
 
 /// The maximum size of the text of a suggestion, in bytes. The text may be indented; [`SUGGESTION_BYTES_MAX`] limits
