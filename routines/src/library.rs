@@ -127,10 +127,11 @@ impl Latest {
         if !is_name(routine) {
             return Ok(Cow::Borrowed(routine));
         }
-        // Held while the store is listed, so that simultaneous calls list it once.
+        let asked = Instant::now();
+        // Held while the store is listed: a call that has waited uses the list of another one that began after it.
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((at, names)) = &*known
-            && at.elapsed() < age_max
+            && (*at >= asked || at.elapsed() < age_max)
             && let Some(latest) = names.get(routine)
         {
             return Ok(Cow::Owned(latest.clone()));

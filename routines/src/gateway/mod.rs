@@ -251,6 +251,7 @@ struct Wait {
 )]
 async fn status(
     State(gateway): State<Gateway>,
+    Extension(deadline): Extension<Deadline>,
     job: Result<Path<String>, PathRejection>,
     query: Result<Query<Wait>, QueryRejection>,
 ) -> Result<Response, Problem> {
@@ -258,6 +259,7 @@ async fn status(
     let id = parse(&job)?;
     let Query(Wait { wait }) = query?;
     if wait > 0 {
+        let _lifted = Lifted::new(deadline);
         let most = Duration::from_secs(wait.min(WAIT_SECONDS_MAX));
         if let Ok(ended) = time::timeout(most, gateway.service.wait(&id)).await {
             ended?;

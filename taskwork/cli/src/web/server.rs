@@ -27,7 +27,8 @@ use tokio_rustls::TlsAcceptor;
 use crate::Failure;
 
 /// The maximum number of connections. A further one replaces that with the oldest request, so that slow clients do not
-/// block others. It exceeds the number of event streams, which are not replaced.
+/// block others. Requests whose deadline is lifted are not replaced: there are fewer event streams, and a further
+/// connection waits if the gateway of routines has so many calls and uploads.
 const CONNECTIONS_MAX: usize = 256;
 /// The maximum number of connections from one address, so that one machine cannot block all others. Connections from
 /// this machine are not limited: a proxy serves many clients.
