@@ -45,7 +45,7 @@ pub(crate) struct Gateway {
 }
 
 impl Site {
-    /// Waits until the display of a job shows these numbers, or larger ones.
+    /// Waits until the display of a job shows these numbers, or larger ones; zeros exactly.
     pub(crate) fn wait_for_display(&self, job: &str, least: &[(&str, u64)]) {
         let deadline = Instant::now() + SOON;
         loop {
@@ -54,7 +54,9 @@ impl Site {
                 let values = display["values"].as_array()?;
                 values.iter().find(|value| value["name"] == name)?["value"].as_u64()
             };
-            if least.iter().all(|&(name, number)| shown(name) >= Some(number)) {
+            let is_reached =
+                |shown: Option<u64>, number| shown == Some(number) || number > 0 && shown > Some(number);
+            if least.iter().all(|&(name, number)| is_reached(shown(name), number)) {
                 return;
             }
             assert!(Instant::now() < deadline, "{display}\n{}", self.cluster.logs());

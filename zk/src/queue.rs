@@ -117,7 +117,7 @@ impl JobQueue {
                 // It is still being submitted, is suspended, or may be retried: its record will change.
                 Ok(_) => watches.push(changed),
                 Err(error) => {
-                    tracing::warn!(job = name, %error, "the record of a job cannot be read; the job is skipped");
+                    tracing::warn!(job = %name, %error, "the record of a job cannot be read; the job is skipped");
                     self.pass(name);
                 }
             }

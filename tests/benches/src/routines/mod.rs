@@ -134,7 +134,7 @@ fn ours(rounds: usize, script: &Path, package: &Path) -> Result<Vec<Row>> {
     add("pi_more_s", &format!("{pi}, job − loop"), "s", Target::AtMost(0.3))?;
     add("pi_loop_s", &format!("{pi}, loop"), "s", Target::Told)?;
     add("small_s", "100 empty calls, from submission to results, 2 processes", "s", Target::AtMost(0.3))?;
-    add("warm_us", "empty warm call on the same node", "µs", Target::AtMost(100.0))?;
+    add("warm_us", "empty call of a routine by another one on its node", "µs", Target::AtMost(100.0))?;
     add("rest_ms", "REST call, 2 processes", "ms", Target::AtMost(3.0))?;
     add("slow_rest_ms", "REST call, the slowest in a hundred", "ms", Target::AtMost(20.0))?;
     add("million_rate", "10⁶ empty calls, 2 workers", "/s", Target::AtLeast(100_000.0))?;
