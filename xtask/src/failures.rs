@@ -25,7 +25,7 @@ impl Failures {
             self.lines.push(name.trim_end_matches(" stdout").to_owned());
         } else if line == "failures:" || line.starts_with("test result:") {
             (self.in_section, self.left) = (false, 0);
-        } else if self.in_section && line.starts_with("thread '") && line.contains("panicked at") {
+        } else if self.in_section && (line.starts_with("Error: ") || is_panic(line)) {
             self.left = LINES_MAX;
         }
         if self.left > 0 && !line.is_empty() {
@@ -35,9 +35,13 @@ impl Failures {
     }
 
     /// Returns the collected lines; empty if no test failed.
-    pub(crate) fn into_text(self) -> String {
+    pub(crate) fn text(&self) -> String {
         self.lines.join("\n")
     }
+}
+
+fn is_panic(line: &str) -> bool {
+    line.starts_with("thread '") && line.contains("panicked at")
 }
 
 #[cfg(test)]
@@ -47,7 +51,7 @@ mod tests {
     fn text(output: &str) -> String {
         let mut failures = Failures::default();
         output.lines().for_each(|line| failures.read(line));
-        failures.into_text()
+        failures.text()
     }
 
     #[test]
@@ -58,6 +62,14 @@ mod tests {
         assert_eq!(
             text(output),
             "bad\n    thread 'bad' panicked at a.rs:1:2:\n    one of two\n    note: set a variable"
+        );
+    }
+
+    #[test]
+    fn failed_test_keeps_returned_error() {
+        assert_eq!(
+            text("---- bad stdout ----\nnoise\nError: no room\n\nfailures:\n"),
+            "bad\n    Error: no room"
         );
     }
 

@@ -2,14 +2,19 @@
 
 use std::{
     fmt::Write as _,
-    io::{BufRead as _, BufReader},
+    io::{self, BufRead as _, BufReader},
     process::Stdio,
+    sync::{Arc, Mutex, PoisonError, mpsc},
+    thread,
     time::{Duration, Instant},
 };
 
 use anyhow::{Context as _, Result, bail, ensure};
 
 use crate::{failures::Failures, workspace};
+
+/// The maximum wait for the rest of the output of a step that has ended.
+const REST_MAX: Duration = Duration::from_secs(5);
 
 /// A command with a name, as a value, so that the commands can be tested without running them.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,21 +61,28 @@ impl Step {
         words.collect::<Vec<_>>().join(" ")
     }
 
-    fn run(&self, failures: &mut Failures) -> Result<()> {
+    fn run(&self, failures: &Arc<Mutex<Failures>>) -> Result<()> {
         let mut command = workspace::command(self.program);
         command.args(&self.args).envs(self.environment.iter().map(|(name, value)| (name, value)));
         let mut child = command
             .stdout(Stdio::piped())
             .spawn()
             .with_context(|| format!("cannot start {}", self.program))?;
+        let (is_read, ended) = mpsc::channel::<()>();
         if let Some(stdout) = child.stdout.take() {
-            for line in BufReader::new(stdout).split(b'\n') {
-                let line = String::from_utf8_lossy(&line?).into_owned();
-                println!("{line}");
-                failures.read(&line);
-            }
+            let failures = Arc::clone(failures);
+            thread::spawn(move || {
+                for line in BufReader::new(stdout).split(b'\n').map_while(io::Result::ok) {
+                    let line = String::from_utf8_lossy(&line);
+                    println!("{line}");
+                    failures.lock().unwrap_or_else(PoisonError::into_inner).read(&line);
+                }
+                drop(is_read);
+            });
         }
         let status = child.wait()?;
+        // A process that the step has left running may keep the pipe open.
+        let _closed = ended.recv_timeout(REST_MAX);
         ensure!(status.success(), "{status}");
         Ok(())
     }
@@ -78,12 +90,13 @@ impl Step {
     fn announce_and_run(&self) -> Finished<'_> {
         println!("\n==> {}: {}", self.name, self.line());
         let started = Instant::now();
-        let mut failures = Failures::default();
-        let outcome = self.run(&mut failures);
+        let failures = Arc::default();
+        let outcome = self.run(&failures);
         let took = started.elapsed();
         let verdict = if outcome.is_ok() { "passed" } else { "FAILED" };
         println!("==> {}: {verdict} after {:.1} s", self.name, took.as_secs_f64());
-        Finished { step: self, took, outcome, failures: failures.into_text() }
+        let failures = failures.lock().unwrap_or_else(PoisonError::into_inner).text();
+        Finished { step: self, took, outcome, failures }
     }
 }
 
