@@ -13,6 +13,10 @@ const LINKS_MAX: usize = 40;
 /// The number of characters of a file's name that its temporary file repeats: a name may be as long as the file
 /// system allows.
 const NAME_SHOWN_MAX: usize = 32;
+/// The number of hexadecimal digits of the hash of a file's name in the name of its temporary file.
+const HASH_DIGITS: usize = 16;
+/// The number of hexadecimal digits at the end of the name of a temporary file, which differ for each attempt.
+const ATTEMPT_DIGITS: usize = 16;
 
 /// A file that a user named as an output.
 ///
@@ -160,20 +164,28 @@ impl<'a> OutputFile<'a> {
     /// An attempt never reuses such a name: another process that was only stopped would rename the file of this one
     /// before it is complete.
     fn temporary(&self, file: &Path) -> io::Result<PathBuf> {
-        let name = file.file_name().unwrap_or_default().to_string_lossy();
-        let shown: String = name.chars().take(NAME_SHOWN_MAX).collect();
-        let prefix = format!(".{shown}.{}.", self.operation.unwrap_or("new"));
+        let name = file.file_name().unwrap_or_default();
+        let shown: String = name.to_string_lossy().chars().take(NAME_SHOWN_MAX).collect();
+        // Long names may have the same start.
+        let hash = blake3::hash(name.as_encoded_bytes()).to_hex();
+        let prefix = format!(".{shown}.{}.{}.", &hash[..HASH_DIGITS], self.operation.unwrap_or("new"));
         let folder = folder_of(file);
         if self.operation.is_some() {
             for other in fs::read_dir(folder)?.flatten() {
-                if other.file_name().to_string_lossy().starts_with(&prefix) {
+                let name = other.file_name();
+                if name.to_str().and_then(|name| name.strip_prefix(&prefix)).is_some_and(is_attempt) {
                     // It may have been renamed by its owner.
                     let _ = fs::remove_file(other.path());
                 }
             }
         }
-        Ok(folder.join(format!("{prefix}{:016x}", RandomState::new().hash_one(()))))
+        Ok(folder.join(format!("{prefix}{:0ATTEMPT_DIGITS$x}", RandomState::new().hash_one(()))))
     }
+}
+
+/// Returns whether the end of a name is that of a temporary file.
+fn is_attempt(end: &str) -> bool {
+    end.len() == ATTEMPT_DIGITS && end.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
 /// A file that is removed unless it was renamed.
@@ -299,6 +311,29 @@ mod tests {
         of("1").write(|to| to.write_all(b"all")).unwrap();
         assert_eq!(fs::read_to_string(&file).unwrap(), "all");
         assert!(!killed.exists() && other.exists());
+    }
+
+    #[test]
+    fn attempt_spares_temporary_files_of_similar_names_and_files_of_the_user() {
+        let folder = tempfile::tempdir().unwrap();
+        let of = |name: &str| folder.path().join(format!("Homo_sapiens.GRCh38.dna.chromosome.{name}.fa"));
+        let (first, second) = (of("1"), of("2"));
+        let write_second = || OutputFile::new(&second).attempt_of("task").write(|to| to.write_all(b"2"));
+        let write_both = OutputFile::new(&first).attempt_of("task").write(|to| {
+            write_second()?;
+            to.write_all(b"1")
+        });
+        write_both.unwrap();
+        assert_eq!([&first, &second].map(|file| fs::read_to_string(file).unwrap()), ["1", "2"]);
+        let build = folder.path().join("build");
+        let attempt = OutputFile::new(&build).attempt_of("task");
+        let similar = attempt.temporary(&build).unwrap().with_extension("yml");
+        let of_user = [similar, folder.path().join(".build.task.yml")];
+        for file in &of_user {
+            fs::write(file, "").unwrap();
+        }
+        attempt.write(|to| to.write_all(b"all")).unwrap();
+        assert!(of_user.iter().all(|file| file.exists()), "{:?}", names(folder.path()));
     }
 
     #[test]

@@ -295,8 +295,15 @@ fn publish_again_removes_partial_file_of_killed_attempt() -> io::Result<()> {
         let to = place.path().join("report");
         let data = Data::new(file("whole"));
         let operation = data.operation().expect("a program has one");
-        let left = place.path().join(format!(".report.{operation}.1"));
-        fs::write(&left, "part")?;
+        let mut left = None;
+        // An attempt that was killed leaves the file that its closure sees.
+        taskwork::OutputFile::new(&to).attempt_of(&operation).write(|to| {
+            let entry = fs::read_dir(place.path())?.next().expect("there is a temporary file")?;
+            left = Some(entry.path());
+            to.write_all(b"part")
+        })?;
+        let left = left.expect("it was seen");
+        fs::rename(&to, &left)?;
         data.publish(&to).expect("it is written");
         assert!(!left.exists() && to.exists());
         Ok(())
