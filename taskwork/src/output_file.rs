@@ -25,7 +25,7 @@ const ATTEMPT_DIGITS: usize = 16;
 ///
 /// | the path names | effect |
 /// |---|---|
-/// | nothing, or a regular file | replaced atomically; its mode is kept |
+/// | nothing, or a regular file | replaced atomically; its mode is kept, except for [`executable`](Self::executable) |
 /// | a symbolic link | the link is kept, and its target is written |
 /// | a device, a FIFO | written directly; a FIFO waits for a reader |
 /// | `/dev/stdout`, `/dev/stderr`, `/dev/fd/N` | appended to that open file |
@@ -33,7 +33,7 @@ const ATTEMPT_DIGITS: usize = 16;
 #[derive(Debug)]
 pub struct OutputFile<'a> {
     path: &'a Path,
-    mode: u32,
+    is_executable: Option<bool>,
     operation: Option<&'a str>,
     folder: Option<&'a Path>,
 }
@@ -59,13 +59,14 @@ impl Place {
 impl<'a> OutputFile<'a> {
     /// Creates a description of the file; nothing is written.
     pub fn new(path: &'a Path) -> Self {
-        Self { path, mode: 0o666, operation: None, folder: None }
+        Self { path, is_executable: None, operation: None, folder: None }
     }
 
-    /// Sets the mode of the file if there is none yet, before the umask. The default is 0666.
+    /// Sets whether those that may read the file may execute it. By default, a new file is not executable, and a
+    /// previous one keeps its mode.
     #[must_use]
-    pub fn mode(self, mode: u32) -> Self {
-        Self { mode, ..self }
+    pub fn executable(self, is_executable: bool) -> Self {
+        Self { is_executable: Some(is_executable), ..self }
     }
 
     /// Sets the name of the operation, of at most 64 letters, digits and dots. A later attempt of the same operation
@@ -143,14 +144,18 @@ impl<'a> OutputFile<'a> {
         let folder = folder_of(file);
         let new = Temporary(self.temporary(file)?);
         let previous = fs::metadata(file).ok();
-        let mode = if previous.is_some() { 0o600 } else { self.mode };
+        let mode = match (&previous, self.is_executable) {
+            (Some(_), _) => 0o600,
+            (None, Some(true)) => 0o777,
+            (None, _) => 0o666,
+        };
         let created = OpenOptions::new().write(true).create_new(true).mode(mode).open(&new.0);
         let mut to = created.map_err(|error| {
             let remedy = "name a folder in which files can be created";
             io::Error::new(error.kind(), format!("no file can be created next to it: {error}; {remedy}"))
         })?;
         if let Some(previous) = previous {
-            keep_mode(&to, &previous)?;
+            keep_mode(&to, &previous, self.is_executable)?;
         }
         content(&mut to)?;
         to.sync_all()?;
@@ -197,9 +202,14 @@ impl Drop for Temporary {
     }
 }
 
-/// Gives a new file the owner and mode of the previous one.
-fn keep_mode(new: &fs::File, previous: &fs::Metadata) -> io::Result<()> {
+/// Gives a new file the owner and mode of the previous one, except for the executable bits if those are given.
+fn keep_mode(new: &fs::File, previous: &fs::Metadata, is_executable: Option<bool>) -> io::Result<()> {
     let mut mode = previous.mode() & 0o777;
+    match is_executable {
+        Some(true) => mode |= (mode & 0o444) >> 2,
+        Some(false) => mode &= !0o111,
+        None => {}
+    }
     let is = new.metadata()?;
     let is_same_owner = (is.uid(), is.gid()) == (previous.uid(), previous.gid());
     if !is_same_owner && fchown(new, Some(previous.uid()), Some(previous.gid())).is_err() {

@@ -1,6 +1,8 @@
 //! Data that is a file.
 
 mod encoding;
+#[cfg(test)]
+mod publish_tests;
 mod run;
 mod sandbox;
 pub(crate) mod trouble;
@@ -313,8 +315,7 @@ impl File {
         folder: Option<&Path>,
     ) -> io::Result<()> {
         let mut content = fs::File::open(self.path()).map_err(|error| self.cannot("read", &error))?;
-        let mode = if is_executable(&content.metadata()?) { 0o777 } else { 0o666 };
-        let mut output = OutputFile::new(path).mode(mode);
+        let mut output = OutputFile::new(path).executable(is_executable(&content.metadata()?));
         if let Some(folder) = folder {
             output = output.within(folder);
         }
@@ -324,7 +325,7 @@ impl File {
         let written = output.write(|to| io::copy(&mut content, to).map(drop));
         written.map_err(|error| match folder {
             Some(_) if error.kind() == ErrorKind::PermissionDenied => {
-                let why = "the node that runs the program was started with --publish-to";
+                let why = "the node that writes it was started with --publish-to";
                 io::Error::new(error.kind(), format!("{error}: {why}"))
             }
             _ => error,

@@ -59,8 +59,8 @@ pub enum PublishError {
 impl Data<File> {
     /// Waits for the file, and writes a copy of it to this path on the machine that runs the program.
     ///
-    /// A regular file is replaced atomically, and its mode is kept: at any time either the previous file or the whole
-    /// new one exists. A symbolic link is kept, and its target is written. A device or a FIFO is written directly, as
+    /// A regular file is replaced atomically: at any time either the previous file or the whole new one exists. Its mode
+    /// is kept, except for the executable bits, which are those of the new file. A symbolic link is kept, and its target is written. A device or a FIFO is written directly, as
     /// by a shell redirection, and not atomically. See [`OutputFile`](taskwork::OutputFile).
     ///
     /// A temporary file, whose name starts with a dot, is written next to the target and renamed. If the node is
