@@ -101,9 +101,9 @@ pub(crate) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Failed> {
         Ok((value, read)) if read == bytes.len() => Ok(value),
         Ok((_, read)) => {
             let rest = bytes.len() - read;
-            Err(Failed::of(format!("{rest} bytes are left after a {}", type_name::<T>())))
+            Err(Failed::of_runtime(format!("{rest} bytes are left after a {}", type_name::<T>())))
         }
-        Err(error) => Err(Failed::of(format!("a {} cannot be decoded: {error}", type_name::<T>()))),
+        Err(error) => Err(Failed::of_runtime(format!("a {} cannot be decoded: {error}", type_name::<T>()))),
     }
 }
 

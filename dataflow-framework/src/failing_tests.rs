@@ -13,7 +13,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Data, Failure, FailureKind, Main, OnFailure, Program, RunOptions, TaskDef, Workflow, WorkflowError,
+    Data, Failure, FailureKind, File, Main, OnFailure, Program, RunOptions, TaskDef, Workflow, WorkflowError,
     barrier, group, task, tasks, time_left,
 };
 
@@ -33,6 +33,7 @@ fn table() -> Vec<&'static TaskDef> {
         count,
         touch,
         index,
+        open_or_panic,
         add_one
     ]
     .to_vec()
@@ -88,6 +89,11 @@ fn poll() -> bool {
         thread::yield_now();
     }
     first.is_some()
+}
+
+#[task]
+fn open_or_panic(path: String) -> File {
+    File::open(path).expect("it exists")
 }
 
 #[task]
@@ -193,6 +199,16 @@ fn failure_kind_names_its_cause() {
         let kinds = kinds.expect("the program handles the failures");
         let of_calls = [FailureKind::Error, FailureKind::Panic, FailureKind::Runtime, FailureKind::Error];
         assert_eq!(kinds, (FailureKind::Timeout, of_calls));
+    }
+}
+
+#[test]
+fn panic_after_file_error_is_panic() {
+    for workers in [0, 1] {
+        let kind = workflow(workers).run(|| {
+            Ok::<_, Failure>(open_or_panic("/missing".to_owned()).get().expect_err("it panics").kind())
+        });
+        assert_eq!(kind.expect("the program handles the failure"), FailureKind::Panic);
     }
 }
 

@@ -275,14 +275,19 @@ impl Failed {
         Self { kind, ..Self::of(error) }
     }
 
+    /// Creates it from an error of the runtime, such as wrong arguments.
+    pub(crate) fn of_runtime(error: impl fmt::Display) -> Self {
+        Self::of_kind(FailureKind::Runtime, error)
+    }
+
     /// Creates it from an error whose cause is the node, not the task.
     pub(crate) fn of_node(error: impl fmt::Display) -> Self {
-        Self { trouble: Trouble::Node, ..Self::of_kind(FailureKind::Runtime, error) }
+        Self { trouble: Trouble::Node, ..Self::of_runtime(error) }
     }
 
     /// Creates it from an error whose cause is a version that is missing or corrupt on the node.
     pub(crate) fn of_content(error: impl fmt::Display) -> Self {
-        Self { trouble: Trouble::Content, ..Self::of_kind(FailureKind::Runtime, error) }
+        Self { trouble: Trouble::Content, ..Self::of_runtime(error) }
     }
 
     /// Adds the id of the version, if the cause is a version.

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{demand::Demand, mark::Mark, members::Member};
 use crate::{
-    failure::Failure,
+    failure::{Failure, Reason},
     ids::{Argument, CallId, Execution, VersionId},
     options::Options,
     task::TaskDef,
@@ -230,7 +230,7 @@ pub(crate) struct Merge {
 /// A failed attempt to run a call on its member, and the data that it left there.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Unfit {
-    pub(crate) reason: String,
+    pub(crate) reason: Reason,
     /// The versions that it would have updated in place but has not, with their sizes.
     pub(crate) unchanged: Vec<(VersionId, u64)>,
     pub(crate) cause: Cause,

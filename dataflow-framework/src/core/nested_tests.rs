@@ -181,7 +181,7 @@ impl Run {
             let call = task.assignment.call;
             self.troubled.insert(call);
             let unfit =
-                Unfit { reason: "its disk is full".to_owned(), unchanged: Vec::new(), cause: Cause::Member };
+                Unfit { reason: "its disk is full".into(), unchanged: Vec::new(), cause: Cause::Member };
             self.graph.ended(call, task.member, Outcome::Unfit(unfit));
         }
     }

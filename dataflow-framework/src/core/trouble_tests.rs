@@ -5,6 +5,7 @@ use super::{
     graph_tests::{assigned_to as assigned, forgotten, graph_of, new_call, version, written_by as written},
 };
 use crate::{
+    failure::{FailureKind, Reason},
     ids::{Argument, CallId, VersionId},
     options::Options,
 };
@@ -28,7 +29,7 @@ fn unfit(graph: &mut Graph, id: CallId, member: Member, damaged: Option<VersionI
 }
 
 fn unfit_because(graph: &mut Graph, id: CallId, member: Member, cause: Cause) {
-    let unfit = Unfit { reason: format!("no room on {}", member.0), unchanged: Vec::new(), cause };
+    let unfit = Unfit { reason: format!("no room on {}", member.0).into(), unchanged: Vec::new(), cause };
     graph.ended(id, member, Outcome::Unfit(unfit));
 }
 
@@ -48,6 +49,20 @@ fn unfit_call_is_tried_on_each_member_before_it_fails() {
     assert_eq!(tried, MEMBERS);
     let [failure] = graph.failures() else { panic!("the call has failed once") };
     assert_eq!(failure.reason(), format!("no room on {}", last.0));
+}
+
+#[test]
+fn unfit_call_fails_with_kind_of_last_attempt() {
+    let mut graph = graph();
+    call(&mut graph, 0, vec![]);
+    for _ in MEMBERS {
+        let [(0, member)] = assigned(&mut graph)[..] else { panic!("it runs somewhere") };
+        let reason = Reason { kind: FailureKind::Panic, text: "it panicked".to_owned() };
+        let unfit = Unfit { reason, unchanged: Vec::new(), cause: Cause::Member };
+        graph.ended(0, member, Outcome::Unfit(unfit));
+    }
+    let [failure] = graph.failures() else { panic!("the call has failed once") };
+    assert_eq!(failure.kind(), FailureKind::Panic);
 }
 
 #[test]
@@ -139,7 +154,7 @@ fn unfit_call_unchanged_input_is_kept() {
     graph.release(version(0, 0));
     assert_eq!(assigned(&mut graph), [(1, first)]);
     let unchanged = vec![(version(0, 0), 8)];
-    let outcome = Unfit { reason: "its store is too small".to_owned(), unchanged, cause: Cause::Member };
+    let outcome = Unfit { reason: "its store is too small".into(), unchanged, cause: Cause::Member };
     graph.ended(1, first, Outcome::Unfit(outcome));
     let actions = graph.actions();
     let [Action::Assign(second, assignment)] = &actions[..] else { panic!("it runs elsewhere: {actions:?}") };

@@ -125,7 +125,7 @@ fn unfit_task_moves_and_its_calls_continue() {
     let mut graph = graph([Capacity::of_workers(1), Capacity::of_workers(1)], Options::DEFAULT);
     step(&mut graph, calls(0, &[], Options::DEFAULT));
     assert_eq!(assigned(&mut graph), [(child(0), OTHER)]);
-    let unfit = Unfit { reason: "its disk is full".to_owned(), unchanged: Vec::new(), cause: Cause::Member };
+    let unfit = Unfit { reason: "its disk is full".into(), unchanged: Vec::new(), cause: Cause::Member };
     graph.ended(PARENT.call, Member::HERE, Outcome::Unfit(unfit));
     assert_eq!(assigned(&mut graph), [(PARENT.call, OTHER)]);
     let again = Execution { number: 2, ..PARENT };

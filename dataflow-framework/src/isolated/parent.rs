@@ -133,8 +133,10 @@ fn ask(
         })?;
     }
     Ok(match receive(&mut from)? {
-        Response::Failed { reason, is_of_node: true, .. } => Err(Failed::of_node(reason)),
-        Response::Failed { reason, kind, is_of_node: false } => Err(Failed::of_kind(kind, reason)),
+        Response::Failed { reason, kind, is_of_node } => {
+            let failed = Failed::of_kind(kind, reason);
+            Err(if is_of_node { failed.in_trouble() } else { failed })
+        }
         Response::Written(versions) => {
             let written = (0..versions).map(|_| receive_value(&mut from));
             Ok(written.collect::<Result<_, _>>()?)

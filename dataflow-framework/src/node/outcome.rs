@@ -3,7 +3,7 @@
 use super::{attempt::Written, executor::Executor, messages::News};
 use crate::{
     core::{Assignment, Cause, Outcome, Step, Unfit},
-    failure::{Failed, Failure, FailureKind, Trouble},
+    failure::{Failed, Failure, FailureKind, Reason, Trouble},
     ids::{Execution, VersionId},
     invocation::Put,
     value::Value,
@@ -90,14 +90,14 @@ impl Executor {
 
     /// Returns the outcome of a call that cannot run here, for a reason that may not apply to other nodes.
     pub(super) fn unfit(&self, assignment: &Assignment, failed: Failed) -> Outcome {
-        let Failed { reason, trouble, .. } = failed;
-        let reason = self.here(&reason);
+        let Failed { reason, kind, trouble } = failed;
+        let reason = Reason { kind, text: self.here(&reason) };
         if !self.has_peers {
             return Outcome::Failed(Failure::new(assignment.work.name(), assignment.call, reason));
         }
         let cause = match trouble {
             Trouble::Version(version) => {
-                self.forget_rest(version, &reason);
+                self.forget_rest(version, &reason.text);
                 drop(self.forget(version));
                 Cause::Damaged(version)
             }

@@ -268,7 +268,7 @@ fn too_much(all: u64, limit: u64) -> Failed {
         shown(all),
         shown(limit)
     );
-    Failed { trouble: Trouble::Store(all), ..Failed::of(reason) }
+    Failed { trouble: Trouble::Store(all), ..Failed::of_runtime(reason) }
 }
 
 fn full(failed: &Failed, limit: u64, used: u64) -> Failed {

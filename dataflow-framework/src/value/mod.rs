@@ -366,7 +366,7 @@ impl fmt::Debug for Value {
 fn copy<T: Datum>(value: &T) -> Result<T, Failed> {
     if let Some(file) = (value as &dyn Any).downcast_ref::<File>() {
         // A file is copied on the disk, not through the memory.
-        let copy: Box<dyn Any> = Box::new(file.copy().map_err(Failed::of)?);
+        let copy: Box<dyn Any> = Box::new(file.copy().map_err(Failed::of_runtime)?);
         return Ok(*copy.downcast().expect("it has the type of the value"));
     }
     decode(&encode(value)?)

@@ -111,13 +111,18 @@ impl Graph {
         }
         self.data.drop_taken(id, member);
         if let Some(version) = damaged {
-            self.on_damaged(version, member, &reason);
+            self.on_damaged(version, member, &reason.text);
         }
         let task = self.data.calls[&id].work.name();
         if self.queues.on_unfit(&mut self.data, id, member, cause) {
             return self.failed(id, &Failure::new(task, id, reason));
         }
-        tracing::warn!(task, call = id, reason, "a call cannot run on a node, and is tried again");
+        tracing::warn!(
+            task,
+            call = id,
+            reason = reason.text,
+            "a call cannot run on a node, and is tried again"
+        );
         self.requeue(id);
     }
 

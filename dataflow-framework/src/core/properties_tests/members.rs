@@ -36,7 +36,7 @@ impl Run {
         let running = self.running.swap_remove(which);
         let changes_nothing = which.is_multiple_of(2) && self.graph_knows(&running);
         let unchanged = if changes_nothing { self.give_back(&running) } else { Vec::new() };
-        let unfit = Unfit { reason: "its disk is full".to_owned(), unchanged, cause: Cause::Member };
+        let unfit = Unfit { reason: "its disk is full".into(), unchanged, cause: Cause::Member };
         self.graph.ended(call, member, Outcome::Unfit(unfit));
     }
 
