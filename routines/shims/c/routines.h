@@ -489,15 +489,23 @@ RT_API int rt_send_search(rt_cx *cx, const char *type, size_t part, const rt_byt
     return 0;
 }
 
+/* Reads the bound of the host. While it is written, the words in the page differ. */
+RT_API void rt_read_bound(rt_cx *cx) {
+    const volatile uint64_t *words = (const volatile uint64_t *)(const volatile void *)(rt_host.page + 8);
+    uint64_t word = words[0];
+    double bound;
+    while (word != words[1]) word = words[0];
+    memcpy(&bound, &word, sizeof bound);
+    if (bound < cx->bound) cx->bound = bound;
+}
+
 /* Searches until nothing is left, or the host has sent another message than `go`: then returns 1. */
 RT_API int rt_search(const rt_routine *routine, rt_cx *cx, rt_bytes *state) {
-    double since = rt_seconds(), bounds[2];
+    double since = rt_seconds();
     static rt_bytes states;
     for (;;) {
         states.size = 0;
-        do memcpy(bounds, (const void *)(rt_host.page + 8), sizeof bounds);
-        while (memcmp(bounds, bounds + 1, sizeof bounds[0]));
-        if (bounds[0] < cx->bound) cx->bound = bounds[0];
+        rt_read_bound(cx);
         int has_failed = routine->search(cx, state) || cx->has_failed, asked = rt_asked();
         if (has_failed) return rt_report(cx, NULL);
         if (!asked) return rt_send_search(cx, "result", 0, &states);

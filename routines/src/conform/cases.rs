@@ -90,6 +90,7 @@ pub(super) const CASES: &[(&str, Check)] = &[
     ("search: an offer", Runs(search_offer)),
     ("search: an offer above the bound is not sent", Runs(search_no_offer)),
     ("search: the bound changes while it runs", Runs(search_bound)),
+    ("search: a bound that is being written is read again", Runs(search_unwritten_bound)),
     ("search: an exception", Runs(search_error)),
     ("exit: at the end of the pipe", Runs(exit)),
     ("cancel: a killed call leaves no process", Runs(cancel)),
@@ -376,10 +377,25 @@ fn search_bound(suite: &Suite) -> Checked {
     let mut peer = Peer::search(suite)?;
     start(&mut peer, "[1,1]", None, f64::INFINITY)?;
     peer.runtime.set_bound(5.0);
+    completes_with_bound(&mut peer, 5)
+}
+
+fn completes_with_bound(peer: &mut Peer, bound: i64) -> Checked {
     match peer.next_asked(Some(Request::Bound))? {
-        Step::Complete(counts) => check_counts(&counts, &[("bound", 5), ("states", 1)]),
+        Step::Complete(counts) => check_counts(&counts, &[("bound", bound), ("states", 1)]),
         other => Err(format!("expected the end of the search, not {other:?}").into()),
     }
+}
+
+fn search_unwritten_bound(suite: &Suite) -> Checked {
+    let mut peer = Peer::search(suite)?;
+    start(&mut peer, "[1,1]", None, f64::INFINITY)?;
+    peer.runtime.set_bounds([3.0, 5.0]);
+    peer.runtime.request(Some(Request::Bound));
+    // So that the search reads the bound in this time.
+    thread::sleep(Duration::from_millis(50));
+    peer.runtime.set_bound(4.0);
+    completes_with_bound(&mut peer, 4)
 }
 
 fn search_error(suite: &Suite) -> Checked {

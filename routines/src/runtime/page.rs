@@ -39,7 +39,7 @@ impl Page {
     pub(super) fn create(path: &Path) -> io::Result<Self> {
         let page = Self(OpenOptions::new().write(true).create_new(true).open(path)?);
         page.set_request(None)?;
-        page.set_bound(f64::INFINITY)?;
+        page.set_bounds([f64::INFINITY; 2])?;
         Ok(page)
     }
 
@@ -47,8 +47,8 @@ impl Page {
         self.0.write_all_at(&[request.map_or(0, |request| request as u8)], 0)
     }
 
-    pub(super) fn set_bound(&self, bound: f64) -> io::Result<()> {
-        let bound = bound.to_ne_bytes();
-        self.0.write_all_at(&[bound, bound].concat(), BOUND_AT)
+    /// Sets the bound and its copy.
+    pub(super) fn set_bounds(&self, bounds: [f64; 2]) -> io::Result<()> {
+        self.0.write_all_at(&bounds.map(f64::to_ne_bytes).concat(), BOUND_AT)
     }
 }

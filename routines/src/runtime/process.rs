@@ -346,7 +346,12 @@ impl Runtime {
 
     /// Sets the bound that the search reads at the next request.
     pub(crate) fn set_bound(&self, bound: f64) {
-        if let Err(error) = self.page.set_bound(bound) {
+        self.set_bounds([bound; 2]);
+    }
+
+    /// Sets the bound and its copy, which differ while the bound is being written.
+    pub(crate) fn set_bounds(&self, bounds: [f64; 2]) {
+        if let Err(error) = self.page.set_bounds(bounds) {
             tracing::warn!(%error, "the page of a search cannot be written");
         }
     }
