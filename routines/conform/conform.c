@@ -113,6 +113,7 @@ static int count_start(rt_cx *cx, rt_bytes *state) {
 
 static int count_search(rt_cx *cx, rt_bytes *state) {
     struct count *count = (struct count *)(void *)state->data;
+    if (!state->size) return 0;
     for (; count->left > 0; count->left--, rt_count(cx, "states", 1)) {
         if (count->left == count->hold) {
             count->hold = 0;
@@ -120,6 +121,11 @@ static int count_search(rt_cx *cx, rt_bytes *state) {
             while (!rt_asked()) pause_for(100000);
         }
         if (rt_asked()) return 0;
+    }
+    if (count->hold < 0) {
+        while (!rt_asked()) pause_for(100000);
+        state->size = 0;
+        return 0;
     }
     if (isfinite(cx->bound)) rt_count(cx, "bound", (long long)cx->bound);
     if (!isnan(count->cost)) {

@@ -65,7 +65,10 @@ def adds(last, hold=-1, size=0):
 
 
 class Count(routines.Search):
-    """Counts `left` states. With `hold` states left, it waits until it is asked for something."""
+    """Counts `left` states. With `hold` states left, it waits until it is asked for something; with -1, at its end.
+
+    In languages in which states are bytes, the state of the latter is empty at its end.
+    """
 
     def __init__(self, left, hold=0, cost=None):
         self.left, self.hold, self.cost = left, hold, cost
@@ -82,6 +85,11 @@ class Count(routines.Search):
                 return
             self.left -= 1
             cx.count["states"] += 1
+        if self.hold < 0:
+            self.hold = 0
+            while not cx.asked[0]:
+                time.sleep(0.0001)
+            return
         if cx.bound[0] != float("inf"):
             cx.count["bound"] += int(cx.bound[0])
         if self.cost is not None:

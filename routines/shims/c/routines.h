@@ -617,7 +617,8 @@ RT_API int rt_main(const rt_routine *all) {
             cx.argument = rt_member(message, "argument");
             state.size = 0;
             rt_append(&state, rt_host.bytes.at, rt_host.bytes.size);
-            if (!state.size && routine->start(&cx, &state)) rt_report(&cx, NULL);
+            /* A state may be empty: only a search from its beginning has an argument. */
+            if (cx.argument.size && routine->start(&cx, &state)) rt_report(&cx, NULL);
             else is_received = rt_search(routine, &cx, &state);
         } else {
             rt_exit("the host has sent an unknown message");

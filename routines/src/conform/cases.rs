@@ -84,6 +84,7 @@ pub(super) const CASES: &[(&str, Check)] = &[
     ("search: several in a row", Runs(search_in_a_row)),
     ("search: pause and go", Runs(search_pause)),
     ("search: a state continues in another process", Runs(search_elsewhere)),
+    ("search: a state of a search with nothing left", Runs(search_empty)),
     ("search: another replaces a paused one", Runs(search_replaced)),
     ("search: a part is split off", Runs(search_split)),
     ("search: a part that cannot be split off", Runs(search_unsplit)),
@@ -325,6 +326,17 @@ fn search_elsewhere(suite: &Suite) -> Checked {
     let mut other = Peer::search(suite)?;
     start(&mut other, "[0]", Some(&rest), f64::INFINITY)?;
     expect(&(counted + finish(&mut other)?), &1000)
+}
+
+fn search_empty(suite: &Suite) -> Checked {
+    let mut peer = Peer::search(suite)?;
+    start(&mut peer, "[0,-1]", None, f64::INFINITY)?;
+    let Step::Paused { rest, .. } = peer.next_asked(Some(Request::Pause))? else {
+        return Err("expected a state".into());
+    };
+    let mut other = Peer::search(suite)?;
+    start(&mut other, "[0]", Some(&rest), f64::INFINITY)?;
+    check_complete(&mut other, &[])
 }
 
 fn search_replaced(suite: &Suite) -> Checked {
