@@ -394,17 +394,18 @@ RT_API int rt_report(rt_cx *cx, const unsigned long long *id) {
 RT_API int rt_is_named(rt_json value) {
     rt_json key = {NULL, 0};
     const char *at = NULL;
-    return *value.at == '{' && !(rt_next(value, &at, &key).size && rt_length(value) == 1 && *key.at == '$');
+    return value.size && *value.at == '{' && !(rt_next(value, &at, &key).size && rt_length(value) == 1 && *key.at == '$');
 }
 
-/* Returns the number of arguments. */
+/* Returns the number of arguments, which functions and `start` have. */
 RT_API size_t rt_arguments(const rt_cx *cx) {
+    if (!cx->argument.size) return 0;
     return *cx->argument.at == '[' || rt_is_named(cx->argument) ? rt_length(cx->argument) : 1;
 }
 
 /* Returns an argument by its position or name. */
 RT_API rt_json rt_argument(const rt_cx *cx, size_t position, const char *name) {
-    if (*cx->argument.at == '[') return rt_item(cx->argument, position);
+    if (cx->argument.size && *cx->argument.at == '[') return rt_item(cx->argument, position);
     if (rt_is_named(cx->argument)) return rt_member(cx->argument, name);
     return position == 0 ? cx->argument : (rt_json){NULL, 0};
 }
@@ -618,7 +619,10 @@ RT_API int rt_main(const rt_routine *all) {
             state.size = 0;
             rt_append(&state, rt_host.bytes.at, rt_host.bytes.size);
             /* A state may be empty: only a search from its beginning has an argument. */
-            if (cx.argument.size && routine->start(&cx, &state)) rt_report(&cx, NULL);
+            int has_failed = cx.argument.size && routine->start(&cx, &state);
+            /* Other frames replace it. */
+            cx.argument = (rt_json){NULL, 0};
+            if (has_failed) rt_report(&cx, NULL);
             else is_received = rt_search(routine, &cx, &state);
         } else {
             rt_exit("the host has sent an unknown message");
