@@ -277,6 +277,8 @@ RT_API int rt_to_text(rt_json value, rt_bytes *to) {
     static const unsigned char LEAD[] = {0, 0xc0, 0xe0, 0xf0};
     const char *escapes = "\"\\/bfnrt", *chars = "\"\\/\b\f\n\r\t";
     rt_json file = rt_member(value, "$file");
+    /* So that a NUL follows also an empty string. */
+    rt_reserve(to, 0);
     if (file.size) value = file;
     if (!value.size || *value.at != '"') return -1;
     for (const char *at = value.at + 1; at < value.at + value.size - 1; at++) {
