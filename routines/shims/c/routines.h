@@ -353,9 +353,12 @@ RT_API void rt_flush(void) {
 /* Describes the failure of the call or search. Returns -1, for `return rt_fail(…)`. */
 RT_FORMAT int rt_fail(rt_cx *cx, const char *format, ...) {
     va_list values;
+    /* The message may be one of the values. */
+    char message[sizeof cx->message];
     va_start(values, format);
-    vsnprintf(cx->message, sizeof cx->message, format, values);
+    vsnprintf(message, sizeof message, format, values);
     va_end(values);
+    strcpy(cx->message, message);
     cx->kind = "user";
     return -1;
 }
