@@ -122,18 +122,19 @@ RT_FORMAT void rt_write(rt_bytes *to, const char *format, ...) {
     va_end(again);
 }
 
-/* Returns whether bytes, which a NUL follows, are text. */
+/* Returns whether bytes are text. */
 RT_API int rt_is_utf8(const char *text, size_t size) {
     const unsigned char *at = (const unsigned char *)text, *end = at + size;
-    for (int more; at < end; at++) {
+    for (; at < end; at++) {
         unsigned char first = *at;
         if (first < 0x80) continue;
         if (first < 0xc2 || first > 0xf4) return 0;
         /* The second byte excludes long forms of short characters, halves of surrogate pairs, and too large numbers. */
         unsigned char least = first == 0xe0 ? 0xa0 : first == 0xf0 ? 0x90 : 0x80;
         unsigned char most = first == 0xed ? 0x9f : first == 0xf4 ? 0x8f : 0xbf;
-        if (at[1] < least || at[1] > most) return 0;
-        for (more = first < 0xe0 ? 1 : first < 0xf0 ? 2 : 3; more > 0; more--)
+        int more = first < 0xe0 ? 1 : first < 0xf0 ? 2 : 3;
+        if (end - at <= more || at[1] < least || at[1] > most) return 0;
+        for (; more > 0; more--)
             if ((*++at & 0xc0) != 0x80) return 0;
     }
     return 1;
