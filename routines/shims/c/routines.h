@@ -263,8 +263,12 @@ RT_API int rt_is(rt_json text, const char *expected) {
 RT_API int rt_to_number(rt_json value, double *number) {
     rt_json inner = rt_member(value, "$i");
     if (!inner.size) inner = rt_member(value, "$f");
-    if (!inner.size && (!value.size || (*value.at != '-' && (*value.at < '0' || *value.at > '9')))) return -1;
-    *number = strtod(inner.size ? inner.at + 1 : value.at, NULL);
+    int is_text = rt_length(value) == 1 && inner.size > 2 && *inner.at == '"';
+    if (!is_text && (!value.size || (*value.at != '-' && (*value.at < '0' || *value.at > '9')))) return -1;
+    char *end;
+    double read = strtod(is_text ? inner.at + 1 : value.at, &end);
+    if (is_text && end != inner.at + inner.size - 1) return -1;
+    *number = read;
     return 0;
 }
 
