@@ -35,7 +35,7 @@
 #define RT_FLUSH_SECONDS 0.01
 #define RT_INTEGER_MAX 9007199254740992LL
 #define RT_DEPTH_MAX 100
-#define RT_NAMES_MAX 64
+#define RT_NAMES_MAX 1000
 #define RT_NAME_BYTES_MAX 64
 /* The time that a search runs before it is split again, so that it advances however often parts are requested. */
 #define RT_SPLIT_SECONDS 0.001
@@ -134,7 +134,7 @@ RT_API int rt_is_utf8(const char *text, size_t size) {
         unsigned char most = first == 0xed ? 0x9f : first == 0xf4 ? 0x8f : 0xbf;
         int more = first < 0xe0 ? 1 : first < 0xf0 ? 2 : 3;
         if (end - at <= more || at[1] < least || at[1] > most) return 0;
-        for (; more > 0; more--)
+        while (more-- > 0)
             if ((*++at & 0xc0) != 0x80) return 0;
     }
     return 1;
@@ -264,25 +264,20 @@ RT_API int rt_to_number(rt_json value, double *number) {
     rt_json inner = rt_member(value, "$i");
     if (!inner.size) inner = rt_member(value, "$f");
     int is_text = rt_length(value) == 1 && inner.size > 2 && *inner.at == '"';
-    if (!is_text && (!value.size || (*value.at != '-' && (*value.at < '0' || *value.at > '9')))) return -1;
+    if (is_text) value = (rt_json){inner.at + 1, inner.size - 2};
+    else if (!value.size || (*value.at != '-' && (*value.at < '0' || *value.at > '9'))) return -1;
     char *end;
-    double read = strtod(is_text ? inner.at + 1 : value.at, &end);
-    if (is_text && end != inner.at + inner.size - 1) return -1;
-    *number = read;
-    return 0;
+    double read = strtod(value.at, &end);
+    return end == value.at + value.size ? (*number = read, 0) : -1;
 }
 
-RT_API unsigned rt_unit(const char *at) {
-    char digits[5] = {at[0], at[1], at[2], at[3], 0};
-    return (unsigned)strtoul(digits, NULL, 16);
-}
+RT_API unsigned rt_unit(const char *at) { return (unsigned)strtoul((char[]){at[0], at[1], at[2], at[3], 0}, NULL, 16); }
 
-/* Appends a string, or the path of a resource, in UTF-8. Returns 0, or another number if it is none. */
+/* Appends a string, or the path of a resource, in UTF-8 with a NUL behind it. Returns 0, or another number if it is none. */
 RT_API int rt_to_text(rt_json value, rt_bytes *to) {
     static const unsigned char LEAD[] = {0, 0xc0, 0xe0, 0xf0};
     const char *escapes = "\"\\/bfnrt", *chars = "\"\\/\b\f\n\r\t";
     rt_json file = rt_member(value, "$file");
-    /* So that a NUL follows also an empty string. */
     rt_reserve(to, 0);
     if (file.size) value = file;
     if (!value.size || *value.at != '"') return -1;
@@ -409,8 +404,8 @@ RT_API int rt_is_named(rt_json value) {
 
 /* Returns the number of arguments, which functions and `start` have. */
 RT_API size_t rt_arguments(const rt_cx *cx) {
-    if (!cx->argument.size) return 0;
-    return *cx->argument.at == '[' || rt_is_named(cx->argument) ? rt_length(cx->argument) : 1;
+    rt_json all = cx->argument;
+    return all.size && *all.at != '[' && !rt_is_named(all) ? 1 : rt_length(all);
 }
 
 /* Returns an argument by its position or name. */
@@ -463,15 +458,14 @@ RT_API int rt_asked(void) { return rt_host.page[0]; }
 RT_API void rt_count(rt_cx *cx, const char *name, long long number) {
     size_t i = 0;
     while (i < cx->names && strcmp(cx->counts[i].name, name)) i++;
-    if (i == cx->names) {
-        if (i == RT_NAMES_MAX || strlen(name) >= RT_NAME_BYTES_MAX) {
-            rt_invalid(cx, "rt_count was called with more than 64 names, or one of 64 bytes");
-            return;
-        }
+    if (i < cx->names) {
+        cx->counts[i].number += number;
+    } else if (i == RT_NAMES_MAX || strlen(name) >= RT_NAME_BYTES_MAX) {
+        rt_invalid(cx, "rt_count was called with more than 1000 names, or one of 64 bytes");
+    } else {
         strcpy(cx->counts[cx->names++].name, name);
-        cx->counts[i].number = 0;
+        cx->counts[i].number = number;
     }
-    cx->counts[i].number += number;
 }
 
 /* Offers the result as a solution if its cost is less than the least known one. Returns -1 if it is no solution. */
@@ -514,6 +508,8 @@ RT_API void rt_read_bound(rt_cx *cx) {
 RT_API int rt_search(const rt_routine *routine, rt_cx *cx, rt_bytes *state) {
     double since = rt_seconds();
     static rt_bytes states;
+    /* Later frames replace it. */
+    cx->argument = (rt_json){NULL, 0};
     for (;;) {
         states.size = 0;
         rt_read_bound(cx);
@@ -629,10 +625,7 @@ RT_API int rt_main(const rt_routine *all) {
             state.size = 0;
             rt_append(&state, rt_host.bytes.at, rt_host.bytes.size);
             /* A state may be empty: only a search from its beginning has an argument. */
-            int has_failed = cx.argument.size && routine->start(&cx, &state);
-            /* Other frames replace it. */
-            cx.argument = (rt_json){NULL, 0};
-            if (has_failed) rt_report(&cx, NULL);
+            if (cx.argument.size && routine->start(&cx, &state)) rt_report(&cx, NULL);
             else is_received = rt_search(routine, &cx, &state);
         } else {
             rt_exit("the host has sent an unknown message");
