@@ -41,6 +41,7 @@
 #define RT_SPLIT_SECONDS 0.001
 /* Requests in the first byte of the page. */
 enum { RT_BOUND = 1, RT_SPLIT = 2, RT_PAUSE = 3 };
+enum { RT_LOAD, RT_FUNCTION, RT_SEARCH };
 
 #define RT_API static __attribute__((unused))
 #define RT_FORMAT static __attribute__((unused, format(printf, 2, 3)))
@@ -61,7 +62,7 @@ typedef struct {
     char message[4096];
     /* The result in JSON, and the state from which the call continues: it is empty at the beginning. */
     rt_bytes result, restored, answer;
-    int has_failed, is_stopped;
+    int has_failed, is_stopped, runs;
     unsigned long long id;
     struct { char name[RT_NAME_BYTES_MAX]; long long number; } counts[RT_NAMES_MAX];
     size_t names;
@@ -371,7 +372,8 @@ RT_API int rt_invalid(rt_cx *cx, const char *reason) {
     return -1;
 }
 
-RT_API void rt_begin(rt_cx *cx, const char *name) {
+RT_API void rt_begin(rt_cx *cx, const char *name, int runs) {
+    cx->runs = runs;
     cx->result.size = cx->names = 0;
     cx->has_failed = cx->is_stopped = 0;
     cx->bound = INFINITY;
@@ -419,6 +421,9 @@ RT_API rt_json rt_argument(const rt_cx *cx, size_t position, const char *name) {
 RT_API int rt_call(rt_cx *cx, const char *routine, const char *arguments, rt_json *result) {
     rt_json json, bytes, error, text;
     rt_bytes *call = &rt_host.message;
+    size_t size = strlen(arguments);
+    if (cx->runs != RT_FUNCTION || strlen(routine) > 128 || size > RT_VALUE_BYTES_MAX || !rt_is_value(arguments, size, RT_DEPTH_MAX))
+        return rt_invalid(cx, "rt_call was called outside of a function, or its arguments are no value in JSON, or too large");
     rt_flush();
     rt_write(call, "{\"type\":\"call\",\"routine\":");
     rt_write_text(call, routine, strlen(routine));
@@ -437,6 +442,7 @@ RT_API int rt_call(rt_cx *cx, const char *routine, const char *arguments, rt_jso
 
 /* Sends a state from which the call can continue, if it is due. Unless it returns 0, the call must return this. */
 RT_API int rt_checkpoint(rt_cx *cx, const void *state, size_t size) {
+    if (cx->runs != RT_FUNCTION) return rt_invalid(cx, "rt_checkpoint was called outside of a function");
     if (rt_host.has_checkpoints && !rt_host.page[0]) return 0;
     rt_host.has_checkpoints = 1;
     if (size > RT_STATE_BYTES_MAX) return rt_invalid(cx, "the state of the call has more than 1 MiB");
@@ -472,8 +478,8 @@ RT_API void rt_count(rt_cx *cx, const char *name, long long number) {
 RT_API int rt_offer(rt_cx *cx, double cost) {
     size_t size = cx->result.size;
     cx->result.size = 0;
-    if (!isfinite(cost) || size > RT_SOLUTION_BYTES_MAX || !rt_is_value(cx->result.data, size, RT_DEPTH_MAX))
-        return rt_invalid(cx, "a solution is no value in JSON, exceeds 64 KiB, or its cost is not finite");
+    if (cx->runs != RT_SEARCH || !isfinite(cost) || size > RT_SOLUTION_BYTES_MAX || !rt_is_value(cx->result.data, size, RT_DEPTH_MAX))
+        return rt_invalid(cx, "a solution is not of a search, no value in JSON, exceeds 64 KiB, or its cost is not finite");
     if (cost >= cx->bound) return 0;
     rt_write(&rt_host.message, "{\"type\":\"offer\",\"cost\":%.16e,\"solution\":%s}", cost, cx->result.data);
     rt_send(NULL, 0);
@@ -539,7 +545,7 @@ RT_API int rt_search(const rt_routine *routine, rt_cx *cx, rt_bytes *state) {
 
 /* Makes a call and answers it. Returns whether it has stopped instead. */
 RT_API int rt_run(const rt_routine *routine, rt_cx *cx, rt_json id, rt_json argument) {
-    rt_begin(cx, routine->name);
+    rt_begin(cx, routine->name, RT_FUNCTION);
     cx->id = strtoull(id.at, NULL, 10);
     cx->argument = argument;
     int failed = routine->call(cx) || cx->has_failed;
@@ -564,7 +570,7 @@ RT_API void rt_say(const char *json) {
 RT_API const rt_routine *rt_load(const rt_routine *all, rt_cx *cx) {
     rt_json entry = rt_member(rt_host.json, "entry");
     int is_search = rt_is(rt_member(rt_host.json, "kind"), "search");
-    rt_begin(cx, "load");
+    rt_begin(cx, "load", RT_LOAD);
     rt_to_text(entry, &cx->result);
     const char *name = cx->result.size ? strchr(cx->result.data, ':') : NULL;
     for (; name && all->name; all++)
@@ -620,7 +626,7 @@ RT_API int rt_main(const rt_routine *all) {
             rt_flush();
             if (has_stopped) rt_say("{\"type\":\"stopped\"}");
         } else if (routine && rt_is(type, "search")) {
-            rt_begin(&cx, routine->name);
+            rt_begin(&cx, routine->name, RT_SEARCH);
             cx.argument = rt_member(message, "argument");
             state.size = 0;
             rt_append(&state, rt_host.bytes.at, rt_host.bytes.size);
