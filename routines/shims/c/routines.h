@@ -385,8 +385,8 @@ RT_API void rt_begin(rt_cx *cx, const char *name, int runs) {
 RT_API int rt_report(rt_cx *cx, const unsigned long long *id) {
     rt_bytes *error = &rt_host.message;
     rt_flush();
-    rt_write(error, "{\"type\":\"error\",\"kind\":\"%s\",", cx->kind);
-    rt_write(error, "\"trace\":\"in %s%s\",", cx->name, id ? "" : ", a search");
+    rt_write(error, "{\"type\":\"error\",\"kind\":\"%s\",\"trace\":\"in %s", cx->kind, cx->name);
+    rt_write(error, "%s\",", cx->runs == RT_SEARCH ? ", a search" : "");
     if (id) rt_write(error, "\"id\":%llu,", *id);
     rt_write(error, "\"message\":");
     rt_write_text(error, cx->message, strlen(cx->message));
@@ -574,11 +574,11 @@ RT_API const rt_routine *rt_load(const rt_routine *all, rt_cx *cx) {
     rt_to_text(entry, &cx->result);
     const char *name = cx->result.size ? strchr(cx->result.data, ':') : NULL;
     for (; name && all->name; all++)
-        if (!strcmp(all->name, name + 1) && (is_search ? all->search != NULL : all->call != NULL)) {
+        if (!strcmp(all->name, name + 1) && (is_search ? all->start && all->search && all->split : all->call != NULL)) {
             rt_say("{\"type\":\"ready\"}");
             return all;
         }
-    rt_fail(cx, "%s is not a %s of this program", name ? name + 1 : "the entry", is_search ? "search" : "function");
+    rt_fail(cx, "%s is not a %s of this program", name ? name + 1 : "the entry", is_search ? "complete search" : "function");
     rt_report(cx, NULL);
     return NULL;
 }
