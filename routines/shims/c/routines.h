@@ -135,8 +135,7 @@ RT_API int rt_is_utf8(const char *text, size_t size) {
         unsigned char most = first == 0xed ? 0x9f : first == 0xf4 ? 0x8f : 0xbf;
         int more = first < 0xe0 ? 1 : first < 0xf0 ? 2 : 3;
         if (end - at <= more || at[1] < least || at[1] > most) return 0;
-        while (more-- > 0)
-            if ((*++at & 0xc0) != 0x80) return 0;
+        while (more-- > 0) if ((*++at & 0xc0) != 0x80) return 0;
     }
     return 1;
 }
@@ -406,8 +405,7 @@ RT_API int rt_is_named(rt_json value) {
 
 /* Returns the number of arguments, which functions and `start` have. */
 RT_API size_t rt_arguments(const rt_cx *cx) {
-    rt_json all = cx->argument;
-    return all.size && *all.at != '[' && !rt_is_named(all) ? 1 : rt_length(all);
+    return cx->argument.size && *cx->argument.at != '[' && !rt_is_named(cx->argument) ? 1 : rt_length(cx->argument);
 }
 
 /* Returns an argument by its position or name. */
@@ -422,6 +420,7 @@ RT_API int rt_call(rt_cx *cx, const char *routine, const char *arguments, rt_jso
     rt_json json, bytes, error, text;
     rt_bytes *call = &rt_host.message;
     size_t size = strlen(arguments);
+    *result = (rt_json){NULL, 0};
     if (cx->runs != RT_FUNCTION || strlen(routine) > 128 || size > RT_VALUE_BYTES_MAX || !rt_is_value(arguments, size, RT_DEPTH_MAX))
         return rt_invalid(cx, "rt_call was called outside of a function, or its arguments are no value in JSON, or too large");
     rt_flush();
@@ -464,11 +463,10 @@ RT_API int rt_asked(void) { return rt_host.page[0]; }
 RT_API void rt_count(rt_cx *cx, const char *name, long long number) {
     size_t i = 0;
     while (i < cx->names && strcmp(cx->counts[i].name, name)) i++;
-    if (i < cx->names) {
-        cx->counts[i].number += number;
-    } else if (i == RT_NAMES_MAX || strlen(name) >= RT_NAME_BYTES_MAX) {
+    if (i < cx->names) cx->counts[i].number += number;
+    else if (i == RT_NAMES_MAX || strlen(name) >= RT_NAME_BYTES_MAX)
         rt_invalid(cx, "rt_count was called with more than 1000 names, or one of 64 bytes");
-    } else {
+    else {
         strcpy(cx->counts[cx->names++].name, name);
         cx->counts[i].number = number;
     }
@@ -568,10 +566,9 @@ RT_API void rt_say(const char *json) {
 
 /* Finds the routine with the name behind the colon of the entry; NULL after a report that there is none. */
 RT_API const rt_routine *rt_load(const rt_routine *all, rt_cx *cx) {
-    rt_json entry = rt_member(rt_host.json, "entry");
     int is_search = rt_is(rt_member(rt_host.json, "kind"), "search");
     rt_begin(cx, "load", RT_LOAD);
-    rt_to_text(entry, &cx->result);
+    rt_to_text(rt_member(rt_host.json, "entry"), &cx->result);
     const char *name = cx->result.size ? strchr(cx->result.data, ':') : NULL;
     for (; name && all->name; all++)
         if (!strcmp(all->name, name + 1) && (is_search ? all->start && all->search && all->split : all->call != NULL)) {
@@ -606,10 +603,9 @@ RT_API int rt_main(const rt_routine *all) {
         is_received = 0;
         rt_json message = rt_host.json, type = rt_member(message, "type");
         if (rt_is(type, "hello")) {
-            rt_json versions = rt_member(message, "versions");
             double version = 0;
             for (size_t i = 0; version != RT_VERSION; i++)
-                if (rt_to_number(rt_item(versions, i), &version)) rt_exit("the host has no version 1 of the protocol");
+                if (rt_to_number(rt_item(rt_member(message, "versions"), i), &version)) rt_exit("no common version");
             rt_say("{\"type\":\"ready\",\"version\":1,\"language\":\"c\"}");
         } else if (rt_is(type, "load")) {
             routine = rt_load(all, &cx);
