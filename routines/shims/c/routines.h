@@ -36,12 +36,12 @@
 #define RT_INTEGER_MAX 9007199254740992LL
 #define RT_DEPTH_MAX 100
 #define RT_NAMES_MAX 1000
+#define RT_FITS(text, size, most) ((size) <= (most) && rt_is_value(text, size, RT_DEPTH_MAX))
 #define RT_NAME_BYTES_MAX 64
 /* The time that a search runs before it is split again, so that it advances however often parts are requested. */
 #define RT_SPLIT_SECONDS 0.001
 /* Requests in the first byte of the page. */
 enum { RT_BOUND = 1, RT_SPLIT = 2, RT_PAUSE = 3 };
-enum { RT_LOAD, RT_FUNCTION, RT_SEARCH };
 
 #define RT_API static __attribute__((unused))
 #define RT_FORMAT static __attribute__((unused, format(printf, 2, 3)))
@@ -62,7 +62,8 @@ typedef struct {
     char message[4096];
     /* The result in JSON, and the state from which the call continues: it is empty at the beginning. */
     rt_bytes result, restored, answer;
-    int has_failed, is_stopped, runs;
+    int has_failed, is_stopped;
+    enum { RT_LOAD, RT_FUNCTION, RT_SEARCH } runs;
     unsigned long long id;
     struct { char name[RT_NAME_BYTES_MAX]; long long number; } counts[RT_NAMES_MAX];
     size_t names;
@@ -273,7 +274,7 @@ RT_API int rt_to_number(rt_json value, double *number) {
 
 RT_API unsigned rt_unit(const char *at) { return (unsigned)strtoul((char[]){at[0], at[1], at[2], at[3], 0}, NULL, 16); }
 
-/* Appends a string, or the path of a resource, in UTF-8 with a NUL behind it. Returns 0, or another number if it is none. */
+/* Appends a string, or the path of a resource, in UTF-8 before a NUL. Returns 0, or another number if it is none. */
 RT_API int rt_to_text(rt_json value, rt_bytes *to) {
     static const unsigned char LEAD[] = {0, 0xc0, 0xe0, 0xf0};
     const char *escapes = "\"\\/bfnrt", *chars = "\"\\/\b\f\n\r\t";
@@ -400,17 +401,17 @@ RT_API int rt_report(rt_cx *cx, const unsigned long long *id) {
 RT_API int rt_is_named(rt_json value) {
     rt_json key = {NULL, 0};
     const char *at = NULL;
-    return value.size && *value.at == '{' && !(rt_next(value, &at, &key).size && rt_length(value) == 1 && *key.at == '$');
+    return *value.at == '{' && !(rt_next(value, &at, &key).size && rt_length(value) == 1 && *key.at == '$');
 }
 
 /* Returns the number of arguments, which functions and `start` have. */
 RT_API size_t rt_arguments(const rt_cx *cx) {
-    return cx->argument.size && *cx->argument.at != '[' && !rt_is_named(cx->argument) ? 1 : rt_length(cx->argument);
+    return *cx->argument.at == '[' || rt_is_named(cx->argument) ? rt_length(cx->argument) : cx->argument.size > 0;
 }
 
 /* Returns an argument by its position or name. */
 RT_API rt_json rt_argument(const rt_cx *cx, size_t position, const char *name) {
-    if (cx->argument.size && *cx->argument.at == '[') return rt_item(cx->argument, position);
+    if (*cx->argument.at == '[') return rt_item(cx->argument, position);
     if (rt_is_named(cx->argument)) return rt_member(cx->argument, name);
     return position == 0 ? cx->argument : (rt_json){NULL, 0};
 }
@@ -419,10 +420,9 @@ RT_API rt_json rt_argument(const rt_cx *cx, size_t position, const char *name) {
 RT_API int rt_call(rt_cx *cx, const char *routine, const char *arguments, rt_json *result) {
     rt_json json, bytes, error, text;
     rt_bytes *call = &rt_host.message;
-    size_t size = strlen(arguments);
     *result = (rt_json){NULL, 0};
-    if (cx->runs != RT_FUNCTION || strlen(routine) > 128 || size > RT_VALUE_BYTES_MAX || !rt_is_value(arguments, size, RT_DEPTH_MAX))
-        return rt_invalid(cx, "rt_call was called outside of a function, or its arguments are no value in JSON, or too large");
+    if (cx->runs != RT_FUNCTION || strlen(routine) > 128 || !RT_FITS(arguments, strlen(arguments), RT_VALUE_BYTES_MAX))
+        return rt_invalid(cx, "rt_call is not in a function, or its arguments are no value in JSON, or too large");
     rt_flush();
     rt_write(call, "{\"type\":\"call\",\"routine\":");
     rt_write_text(call, routine, strlen(routine));
@@ -441,7 +441,7 @@ RT_API int rt_call(rt_cx *cx, const char *routine, const char *arguments, rt_jso
 
 /* Sends a state from which the call can continue, if it is due. Unless it returns 0, the call must return this. */
 RT_API int rt_checkpoint(rt_cx *cx, const void *state, size_t size) {
-    if (cx->runs != RT_FUNCTION) return rt_invalid(cx, "rt_checkpoint was called outside of a function");
+    if (cx->runs != RT_FUNCTION) return rt_invalid(cx, "rt_checkpoint is not in a function");
     if (rt_host.has_checkpoints && !rt_host.page[0]) return 0;
     rt_host.has_checkpoints = 1;
     if (size > RT_STATE_BYTES_MAX) return rt_invalid(cx, "the state of the call has more than 1 MiB");
@@ -476,8 +476,8 @@ RT_API void rt_count(rt_cx *cx, const char *name, long long number) {
 RT_API int rt_offer(rt_cx *cx, double cost) {
     size_t size = cx->result.size;
     cx->result.size = 0;
-    if (cx->runs != RT_SEARCH || !isfinite(cost) || size > RT_SOLUTION_BYTES_MAX || !rt_is_value(cx->result.data, size, RT_DEPTH_MAX))
-        return rt_invalid(cx, "a solution is not of a search, no value in JSON, exceeds 64 KiB, or its cost is not finite");
+    if (cx->runs != RT_SEARCH || !isfinite(cost) || !RT_FITS(cx->result.data, size, RT_SOLUTION_BYTES_MAX))
+        return rt_invalid(cx, "rt_offer is not in a search, or has a wrong cost, or no solution in JSON up to 64 KiB");
     if (cost >= cx->bound) return 0;
     rt_write(&rt_host.message, "{\"type\":\"offer\",\"cost\":%.16e,\"solution\":%s}", cost, cx->result.data);
     rt_send(NULL, 0);
@@ -513,7 +513,7 @@ RT_API int rt_search(const rt_routine *routine, rt_cx *cx, rt_bytes *state) {
     double since = rt_seconds();
     static rt_bytes states;
     /* Later frames replace it. */
-    cx->argument = (rt_json){NULL, 0};
+    cx->argument = (rt_json){"", 0};
     for (;;) {
         states.size = 0;
         rt_read_bound(cx);
@@ -550,7 +550,7 @@ RT_API int rt_run(const rt_routine *routine, rt_cx *cx, rt_json id, rt_json argu
     fflush(stdout);
     if (cx->is_stopped) return 1;
     rt_bytes *result = &cx->result, *results = &rt_host.results;
-    if (!failed && (result->size > RT_VALUE_BYTES_MAX || !rt_is_value(result->data, result->size, RT_DEPTH_MAX)))
+    if (!failed && !RT_FITS(result->data, result->size, RT_VALUE_BYTES_MAX))
         failed = rt_invalid(cx, "the result is no value in JSON, or too large");
     if (failed) return rt_report(cx, &cx->id);
     if (results->size + result->size > RT_FLUSH_BYTES) rt_flush();
@@ -575,7 +575,7 @@ RT_API const rt_routine *rt_load(const rt_routine *all, rt_cx *cx) {
             rt_say("{\"type\":\"ready\"}");
             return all;
         }
-    rt_fail(cx, "%s is not a %s of this program", name ? name + 1 : "the entry", is_search ? "complete search" : "function");
+    rt_fail(cx, "%s is no %s of this program", name ? name + 1 : "the entry", is_search ? "whole search" : "function");
     rt_report(cx, NULL);
     return NULL;
 }
@@ -605,7 +605,7 @@ RT_API int rt_main(const rt_routine *all) {
         if (rt_is(type, "hello")) {
             double version = 0;
             for (size_t i = 0; version != RT_VERSION; i++)
-                if (rt_to_number(rt_item(rt_member(message, "versions"), i), &version)) rt_exit("no common version");
+                if (rt_to_number(rt_item(rt_member(message, "versions"), i), &version)) rt_exit("no version 1");
             rt_say("{\"type\":\"ready\",\"version\":1,\"language\":\"c\"}");
         } else if (rt_is(type, "load")) {
             routine = rt_load(all, &cx);
