@@ -103,42 +103,63 @@ pub(crate) struct Selection {
     pub(crate) sources: BTreeMap<String, String>,
 }
 
-/// Selects the commands whose outputs are missing or are not those of their current inputs.
+/// Selects the commands whose outputs are missing or are not those of their current inputs, and those that read an output
+/// with unknown content. The content of an output is known if the command has a record for its inputs: a deterministic
+/// command that runs again writes the recorded content, a nondeterministic one may write another.
 pub(crate) fn select(plan: &Plan, folder: &Path) -> Result<Selection, String> {
-    // The digests that are known before the run: of files that exist, and of outputs that need not be written.
-    let mut known: HashMap<&str, String> = HashMap::new();
+    let mut sources = HashMap::new();
     for path in plan.sources() {
         let found = digest(&folder.join(path)).map_err(|error| format!("{path}: it cannot be read: {error}"));
-        known.insert(path, found?);
+        sources.insert(path, found?);
     }
-    let mut runs = Vec::new();
-    for step in &plan.steps {
-        let inputs: Option<Vec<_>> =
-            step.inputs.iter().map(|path| known.get(&**path).map(String::as_str)).collect();
-        let record = inputs.and_then(|inputs| {
-            let key = key(&plan.shell, step, inputs.into_iter());
-            Record::read(folder, step).filter(|record| record.key == key)
-        });
-        runs.push(record.is_none());
-        let outputs = record.map_or_else(BTreeMap::new, |record| record.outputs);
-        let outputs = step.outputs.iter().filter_map(|path| Some((&**path, outputs.get(path)?.clone())));
-        known.extend(outputs);
-    }
-    let (mut needed, mut made) = (HashSet::new(), HashSet::new());
-    for (step, runs) in plan.steps.iter().zip(&mut runs).rev() {
-        let is_wanted = |path: &&String| !plan.kinds[step.kind].is_temporary || needed.contains(&***path);
-        let is_present = |path: &String| {
-            known
-                .get(&**path)
-                .is_some_and(|known| digest(&folder.join(path)).is_ok_and(|found| found == *known))
-        };
-        *runs = *runs || !step.outputs.iter().filter(is_wanted).all(is_present);
-        if *runs {
-            needed.extend(step.inputs.iter().map(|path| &**path));
-            made.extend(step.outputs.iter().map(|path| &**path));
+    let records: Vec<_> = plan.steps.iter().map(|step| Record::read(folder, step)).collect();
+    let mut present: HashMap<&str, Option<String>> = HashMap::new();
+    let mut runs = vec![false; plan.steps.len()];
+    loop {
+        let before = runs.clone();
+        let known = known(plan, &sources, &records, &mut runs);
+        let (mut needed, mut made) = (HashSet::new(), HashSet::new());
+        for (step, runs) in plan.steps.iter().zip(&mut runs).rev() {
+            let is_wanted = |path: &&String| !plan.kinds[step.kind].is_temporary || needed.contains(&***path);
+            *runs = *runs
+                || !step.outputs.iter().filter(is_wanted).all(|path| {
+                    let found = present.entry(path).or_insert_with(|| digest(&folder.join(path)).ok());
+                    found.is_some() && found.as_deref() == known.get(&**path).copied()
+                });
+            if *runs {
+                needed.extend(step.inputs.iter().map(|path| &**path));
+                made.extend(step.outputs.iter().map(|path| &**path));
+            }
+        }
+        if runs == before {
+            let sources = needed.difference(&made);
+            let sources =
+                sources.filter_map(|path| Some(((*path).to_owned(), (*known.get(path)?).to_owned())));
+            return Ok(Selection { sources: sources.collect(), runs });
         }
     }
-    let sources =
-        needed.difference(&made).filter_map(|path| Some(((*path).to_owned(), known.get(path)?.clone())));
-    Ok(Selection { sources: sources.collect(), runs })
+}
+
+/// Returns the digests that are known before the run, and adds the commands without a record for their inputs to those
+/// that run.
+fn known<'a>(
+    plan: &'a Plan,
+    sources: &'a HashMap<&str, String>,
+    records: &'a [Option<Record>],
+    runs: &mut [bool],
+) -> HashMap<&'a str, &'a str> {
+    let mut known: HashMap<_, _> = sources.iter().map(|(path, digest)| (*path, &**digest)).collect();
+    for ((step, record), runs) in plan.steps.iter().zip(records).zip(runs) {
+        let inputs: Option<Vec<_>> = step.inputs.iter().map(|path| known.get(&**path).copied()).collect();
+        let is_current = |record: &&Record| {
+            inputs.is_some_and(|inputs| record.key == key(&plan.shell, step, inputs.into_iter()))
+        };
+        let record = record.as_ref().filter(is_current);
+        *runs |= record.is_none();
+        if let Some(record) = record.filter(|_| !(*runs && plan.kinds[step.kind].options.nondeterministic)) {
+            let outputs = step.outputs.iter();
+            known.extend(outputs.filter_map(|path| Some((&**path, &**record.outputs.get(path)?))));
+        }
+    }
+    known
 }

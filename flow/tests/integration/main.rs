@@ -140,6 +140,27 @@ fn temporary_outputs_are_not_kept_and_made_again_if_they_are_needed() {
 }
 
 #[test]
+fn readers_of_a_nondeterministic_command_that_runs_again_run_too() {
+    let job = Job::new(
+        "[task.a]\nout = [\"x\"]\nwith = { nondeterministic = true }\nrun = 'echo a >> \"$LOG\"; date +%s%N > x'\n\
+         [task.b]\nin = [\"x\"]\nout = [\"y\"]\nrun = 'echo b >> \"$LOG\"; cp x y'\n\
+         [task.c]\nin = [\"x\"]\nout = [\"z\"]\nrun = 'echo c >> \"$LOG\"; cp x z'",
+    );
+    assert_eq!(job.solve(), ["a", "b", "c"]);
+    assert_eq!(job.solve(), [""; 0]);
+    fs::remove_file(job.at("job/x")).unwrap();
+    assert_eq!(job.solve(), ["a", "b", "c"]);
+    assert_eq!((job.text("x"), job.text("x")), (job.text("y"), job.text("z")));
+    // A temporary file is made again for one reader, and the other one has to read the same file.
+    job.edit("[\"x\"]\nwith", "[\"x\"]\ntemporary = true\nwith");
+    fs::remove_file(job.at("job/x")).unwrap();
+    job.edit("cp x y", "cp x y; : changed");
+    assert_eq!(job.solve(), ["a", "b", "c"]);
+    assert_eq!(job.text("y"), job.text("z"));
+    assert_eq!(job.solve(), [""; 0]);
+}
+
+#[test]
 fn failed_command_is_reported_with_its_name_status_and_last_lines() {
     let job = Job::new(
         &PIPELINE.replace("sort {in} >", "[ {sample} != b ] || { echo it is b >&2; exit 3; }; sort {in} >"),
