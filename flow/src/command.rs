@@ -56,8 +56,8 @@ pub(crate) struct Check {
     json: bool,
 }
 
-/// Reads and plans a job file. Returns the folder, the plan, and the commands to run.
-fn read(path: &Path) -> Result<(PathBuf, Plan, Selection), Failure> {
+/// Reads and plans a job file. Returns its folder and the plan.
+fn read(path: &Path) -> Result<(PathBuf, Plan), Failure> {
     let file = JobFile::read(path).map_err(Failure::usage)?;
     let folder = path.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new("."));
     let folder = fs::canonicalize(folder).map_err(|error| {
@@ -65,8 +65,7 @@ fn read(path: &Path) -> Result<(PathBuf, Plan, Selection), Failure> {
     })?;
     let variables = plan::variables(&file, &folder).map_err(Failure::usage)?;
     let plan = Plan::new(&file, &variables, |path| folder.join(path).is_file()).map_err(Failure::usage)?;
-    let selection = record::select(&plan, &folder).map_err(Failure::usage)?;
-    Ok((folder, plan, selection))
+    Ok((folder, plan))
 }
 
 impl Command for Flow {
@@ -76,8 +75,10 @@ impl Command for Flow {
     type Options = Options;
 
     fn arguments(Options { file, shared }: Options) -> Result<Work, Failure> {
-        let (folder, plan, Selection { runs, sources }) = read(&file)?;
-        let lock = record::lock(&folder).map_err(Failure::usage)?;
+        let (folder, plan) = read(&file)?;
+        // Before the selection: an earlier run may still write.
+        let lock = record::lock(&folder)?;
+        let Selection { runs, sources } = record::select(&plan, &folder).map_err(Failure::usage)?;
         let mut bytes = 0;
         let source = |(path, digest): (String, String)| {
             let at = folder.join(&path);
@@ -132,7 +133,8 @@ fn write(folder: &Path, Returned { step, record, files }: &Returned) -> Result<(
 impl More for Commands {
     fn run(self) -> Result<ExitCode, Failure> {
         let Self::Check(Check { file, json }) = self;
-        let (_, plan, selection) = read(&file)?;
+        let (folder, plan) = read(&file)?;
+        let selection = record::select(&plan, &folder).map_err(Failure::usage)?;
         let figures = as_json(&plan, &selection);
         cli::print(&if json { format!("{figures}\n") } else { as_text(&plan, &figures) });
         Ok(ExitCode::SUCCESS)

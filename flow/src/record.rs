@@ -5,11 +5,12 @@
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
-    fs::{self, File},
+    fs::{self, File, TryLockError},
     io,
     path::{Path, PathBuf},
 };
 
+use dataflow_framework::cli::Failure;
 use serde::{Deserialize, Serialize};
 use taskwork::OutputFile;
 
@@ -82,16 +83,27 @@ pub(crate) fn digest(path: &Path) -> io::Result<String> {
 }
 
 /// Locks the folder of a job file until the file is dropped.
-pub(crate) fn lock(folder: &Path) -> Result<File, String> {
+pub(crate) fn lock(folder: &Path) -> Result<File, Failure> {
     let created =
         fs::create_dir_all(folder.join(FOLDER)).and_then(|()| File::create(folder.join(FOLDER).join(LOCK)));
     let file = created.map_err(|error| {
-        format!("{}: {error}; this folder has to be writable", folder.join(FOLDER).display())
+        Failure::usage(format!("{}: {error}; this folder has to be writable", folder.join(FOLDER).display()))
     })?;
-    let busy =
-        || format!("another run of flow writes into {}: wait until it has completed", folder.display());
-    file.try_lock().map_err(|_| busy())?;
+    file.try_lock().map_err(|error| not_locked(folder, error))?;
     Ok(file)
+}
+
+fn not_locked(folder: &Path, error: TryLockError) -> Failure {
+    let folder = folder.display();
+    match error {
+        TryLockError::WouldBlock => {
+            Failure::usage(format!("another run of flow writes into {folder}: wait until it has completed"))
+        }
+        TryLockError::Error(error) => {
+            let place = format!("{folder}/{FOLDER}/{LOCK} cannot be locked: {error}");
+            Failure::failed(format!("{place}; use a file system that supports locks"))
+        }
+    }
 }
 
 /// The commands to run.
@@ -162,4 +174,20 @@ fn known<'a>(
         }
     }
     known
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lock_of_another_run_differs_from_other_errors() {
+        let folder = tempfile::tempdir().unwrap();
+        let _first = lock(folder.path()).unwrap();
+        let busy = lock(folder.path()).unwrap_err().to_string();
+        assert!(busy.contains("another run of flow"), "{busy}");
+        let other = TryLockError::Error(io::ErrorKind::Unsupported.into());
+        let other = not_locked(folder.path(), other).to_string();
+        assert!(other.contains(".flow/lock cannot be locked: unsupported"), "{other}");
+    }
 }
