@@ -4,6 +4,7 @@ use std::{
     collections::BTreeSet,
     ffi::OsString,
     fs::{self, File as Lock},
+    io::{self, Write as _},
     path::{Path, PathBuf},
     process::ExitCode,
     sync::Mutex,
@@ -186,6 +187,15 @@ pub fn main() -> ExitCode {
 /// Runs the command line with these arguments; the first one is the name of the command.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let mut arguments: Vec<_> = arguments.into_iter().collect();
+    // A state directory returns the result of its finished job, and runs no command.
+    let is_state = |word: &OsString| word == "--state" || word.to_string_lossy().starts_with("--state=");
+    if arguments.iter().any(is_state) {
+        let text = "flow does not use --state: the folder .flow has the records of completed commands, \
+                    and the same command continues; leave --state out";
+        // A closed standard error must not change the exit code.
+        let _ = writeln!(io::stderr(), "{text}");
+        return Failure::usage(text).exit_code();
+    }
     // All nodes of `solve` are in this process.
     if arguments.get(1).is_some_and(|command| command == "solve") && !arguments.contains(&"--shared".into()) {
         arguments.insert(2, "--shared".into());

@@ -214,3 +214,15 @@ fn check_prints_the_plan_and_what_has_to_run() {
     assert!(text.starts_with(first), "{text}");
     assert!(text.contains(&format!("    1 {} 3 sort\n", "█".repeat(40))), "{text}");
 }
+
+#[test]
+fn state_directory_is_refused() {
+    let job = Job::new(PIPELINE);
+    for option in [&["--state", "s"][..], &["--state=s"]] {
+        let output = job.flow(&[&["solve", "--quiet"], option].concat());
+        assert_eq!(output.status.code(), Some(2));
+        let text = String::from_utf8(output.stderr).unwrap();
+        assert!(text.contains("flow does not use --state: the folder .flow"), "{text}");
+    }
+    assert_eq!(job.ran(), [""; 0]);
+}
