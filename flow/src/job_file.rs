@@ -91,6 +91,10 @@ impl JobFile {
         Ok(file)
     }
 
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Creates an error at a position in the text.
     pub(crate) fn invalid(&self, position: usize, reason: impl Into<String>) -> Invalid {
         let (file, reason) = (self.path.display().to_string(), reason.into());

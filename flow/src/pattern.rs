@@ -79,11 +79,31 @@ pub(crate) fn combinations<'a>(names: &[&'a str], variables: &'a Variables) -> O
     Some(all)
 }
 
+/// Divides a pattern of names into its folder and the texts before and after the `*`.
+fn divided(pattern: &str) -> Option<(&str, &str, &str)> {
+    let (folder, name) = pattern.rsplit_once('/').unwrap_or((".", pattern));
+    let (before, after) = name.split_once('*').filter(|(_, after)| !after.contains('*'))?;
+    Some((folder, before, after))
+}
+
+/// Returns the text for which the `*` stands in a name.
+fn middle<'a>(name: &'a str, before: &str, after: &str) -> Option<&'a str> {
+    let middle = name.strip_prefix(before).and_then(|rest| rest.strip_suffix(after));
+    middle.filter(|middle| !middle.is_empty() && !name.starts_with('.'))
+}
+
+/// Returns whether the pattern of a variable would match a file.
+pub(crate) fn is_match(pattern: &str, path: &str) -> bool {
+    let (folder, name) = path.rsplit_once('/').unwrap_or((".", path));
+    divided(pattern.strip_prefix("./").unwrap_or(pattern)).is_some_and(|(parent, before, after)| {
+        Path::new(parent) == Path::new(folder) && middle(name, before, after).is_some()
+    })
+}
+
 /// Returns the texts for which the `*` stands in the names of the files in a folder, sorted. Files whose names start with
 /// a dot are ignored.
 pub(crate) fn matches(folder: &Path, pattern: &str) -> io::Result<Vec<String>> {
-    let (parent, name) = pattern.rsplit_once('/').unwrap_or((".", pattern));
-    let Some((before, after)) = name.split_once('*').filter(|(_, after)| !after.contains('*')) else {
+    let Some((parent, before, after)) = divided(pattern) else {
         let text = "a pattern has one `*`, in the name of the file, such as \"samples/*.fq\"";
         return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
     };
@@ -91,8 +111,7 @@ pub(crate) fn matches(folder: &Path, pattern: &str) -> io::Result<Vec<String>> {
     for entry in fs::read_dir(folder.join(parent))? {
         let entry = entry?;
         let Ok(name) = entry.file_name().into_string() else { continue };
-        let middle = name.strip_prefix(before).and_then(|rest| rest.strip_suffix(after));
-        if let Some(middle) = middle.filter(|middle| !middle.is_empty() && !name.starts_with('.'))
+        if let Some(middle) = middle(&name, before, after)
             && entry.path().is_file()
         {
             found.push(middle.to_owned());

@@ -1,7 +1,7 @@
 //! The plan: all commands of a job file, with their files, each after those on which it depends.
 
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::{BTreeSet, HashMap, HashSet},
     path::{Component, Path},
 };
 
@@ -77,6 +77,7 @@ impl Plan {
             }
         }
         let makers = makers(file, &steps)?;
+        check_folders(file, &steps, &makers)?;
         for (step, position) in &steps {
             if let Some(path) =
                 step.inputs.iter().find(|path| !makers.contains_key(&***path) && !is_file(path))
@@ -216,7 +217,12 @@ fn step(
     }
     let outputs = task.outputs.iter();
     let outputs = outputs
-        .map(|output| checked(pattern::fill(output.get_ref(), value), "writes", output.span().start))
+        .map(|output| {
+            let position = output.span().start;
+            let path = checked(pattern::fill(output.get_ref(), value), "writes", position)?;
+            check_output(file, &path).map_err(|why| file.invalid(position, format!("task {name} {why}")))?;
+            Ok(path)
+        })
         .collect::<Result<Vec<_>, _>>()?;
     let (all_inputs, all_outputs) = (quoted(&inputs), quoted(&outputs));
     let command = pattern::fill(task.run.get_ref(), |name| match name {
@@ -240,6 +246,42 @@ pub(crate) fn check_path(path: &str) -> Result<(), &'static str> {
     }
     if path.split('/').next() == Some(FOLDER) {
         return Err("this folder is for the records of earlier runs");
+    }
+    Ok(())
+}
+
+/// Refuses an output that would change the job.
+fn check_output(file: &JobFile, path: &str) -> Result<(), String> {
+    if file.path().file_name().is_some_and(|name| name == path) {
+        return Err(format!("writes {path}, which is the job file: use another name"));
+    }
+    let is_value =
+        |values: &Values| matches!(values, Values::Pattern(pattern) if pattern::is_match(pattern, path));
+    if let Some((variable, ..)) = file.variables().find(|(_, _, values)| is_value(values)) {
+        let why = format!("writes {path}, which the next run would take as a value of variable {variable}");
+        return Err(format!("{why}: use another folder or ending"));
+    }
+    Ok(())
+}
+
+/// Refuses outputs that are folders of other files, or contained in a file.
+fn check_folders(
+    file: &JobFile,
+    steps: &[(Step, usize)],
+    makers: &HashMap<&str, usize>,
+) -> Result<(), Invalid> {
+    let inputs: HashSet<_> = steps.iter().flat_map(|(step, _)| &step.inputs).map(|path| &**path).collect();
+    for (step, position) in steps {
+        let outputs = step.outputs.iter().map(|path| (path, true));
+        for (path, is_output) in step.inputs.iter().map(|path| (path, false)).chain(outputs) {
+            let mut folders = path.match_indices('/').map(|(at, _)| &path[..at]);
+            let is_file = |folder: &&str| makers.contains_key(folder) || is_output && inputs.contains(folder);
+            if let Some(folder) = folders.find(is_file) {
+                let reason =
+                    format!("task {}: {folder} is a file of the job and the folder of {path}", step.label);
+                return Err(file.invalid(*position, format!("{reason}: rename one of them")));
+            }
+        }
     }
     Ok(())
 }

@@ -88,6 +88,34 @@ fn output_without_the_variable_of_its_task_is_refused() {
 }
 
 #[test]
+fn output_that_would_change_the_job_is_refused() {
+    let text = |out: &str| {
+        format!("[each]\ns = \"*.txt\"\n[task.t]\nin = [\"{{s}}.txt\"]\nout = [\"{out}\"]\nrun = \"\"")
+    };
+    refused(&text("job.toml"), "5: task t writes job.toml, which is the job file");
+    refused(
+        &text("{s}.sorted.txt"),
+        "5: task t writes a.sorted.txt, which the next run would take as a value of variable s",
+    );
+    for accepted in ["sub/{s}.txt", "sub/job.toml", ".{s}.txt"] {
+        plan(&["a.txt"], &text(accepted)).unwrap();
+    }
+}
+
+#[test]
+fn output_that_is_the_folder_of_another_file_is_refused() {
+    for (first, second) in [("a/x", "a"), ("a", "a/x/y")] {
+        let text = format!(
+            "[task.one]\nout = [\"{first}\"]\nrun = \"\"\n[task.two]\nout = [\"{second}\"]\nrun = \"\""
+        );
+        let error = plan(&[], &text).unwrap_err();
+        assert!(error.contains(": a is a file of the job and the folder of a/x"), "{error}");
+    }
+    let text = "[task.one]\nin = [\"a.txt\"]\nout = [\"a.txt/x\"]\nrun = \"\"";
+    refused(text, "1: task one: a.txt is a file of the job and the folder of a.txt/x");
+}
+
+#[test]
 fn cycle_is_refused_with_its_tasks() {
     let task = |name: &str, from: &str| {
         format!("[task.{name}]\nin = [\"{from}\"]\nout = [\"{name}\"]\nrun = \"\"\n")
