@@ -125,6 +125,9 @@ impl Package {
         let mut files = Vec::new();
         list(folder, Path::new(""), &mut files)?;
         files.sort();
+        if let Some(program) = description.program() {
+            check_program(folder, Path::new(program), &files)?;
+        }
         let failed = |error| PackageError::Io { path: folder.to_owned(), error };
         let folder = std::path::absolute(folder).map_err(failed)?;
         let digest = digest(&folder, &files)?;
@@ -176,11 +179,13 @@ impl Description {
         let is_part = |part: &str| {
             !part.is_empty() && part.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '.'))
         };
-        if !self.entry.split_once(':').is_some_and(|(module, name)| is_part(module) && is_part(name)) {
-            return Err(format!(
-                "entry = {:?} must be a module and a function, as in \"model:run\"",
-                self.entry
-            ));
+        let is_file = |file: &str| file.split('/').all(|part| !part.is_empty() && !part.starts_with('.'));
+        let (is_first, parts): (&dyn Fn(&str) -> bool, _) = match &*self.runtime {
+            PROGRAM => (&is_file, "a file of the package and a routine in it, as in \"bin/model:run\""),
+            _ => (&is_part, "a module and a function, as in \"model:run\""),
+        };
+        if !self.entry.split_once(':').is_some_and(|(first, name)| is_first(first) && is_part(name)) {
+            return Err(format!("entry = {:?} must be {parts}", self.entry));
         }
         if self.timeout.is_some_and(|seconds| !(0.001..=31_536_000.0).contains(&seconds)) {
             return Err("timeout must be a number of seconds from 0.001 to 31536000".to_owned());
@@ -268,6 +273,21 @@ fn list(folder: &Path, within: &Path, files: &mut Vec<PathBuf>) -> Result<(), Pa
     Ok(())
 }
 
+/// Checks that nodes can start the program of a package.
+fn check_program(folder: &Path, program: &Path, files: &[PathBuf]) -> Result<(), PackageError> {
+    let path = folder.join(program);
+    let is_executable = |metadata: fs::Metadata| metadata.permissions().mode() & 0o100 != 0;
+    let reason = if files.iter().all(|file| file != program) {
+        "no file of the package"
+    } else if fs::metadata(&path).is_ok_and(is_executable) {
+        return Ok(());
+    } else {
+        "not executable"
+    };
+    let reason = format!("entry names this program, which is {reason}");
+    Err(PackageError::Invalid { path, reason })
+}
+
 /// Returns the digest of files: of their paths, executable flags and contents.
 fn digest(folder: &Path, files: &[PathBuf]) -> Result<String, PackageError> {
     let (mut hasher, mut left) = (blake3::Hasher::new(), PACKAGE_BYTES_MAX);
@@ -340,6 +360,19 @@ mod tests {
             let text = refused(&folder(&VALID.replace(from, to)));
             assert!(text.contains(field), "{text}");
         }
+        let program = VALID.replace("python3", "program");
+        for (entry, reason) in [
+            ("..:run", "entry = \"..:run\" must be a file of the package and a routine"),
+            ("/bin/sh:run", "entry = \"/bin/sh:run\" must be"),
+            ("bin/../pi:run", "entry = \"bin/../pi:run\" must be"),
+            ("pi", "entry = \"pi\" must be"),
+            ("my-prog:run", "my-prog: entry names this program, which is no file of the package"),
+            ("bin/pi:run", "bin/pi: entry names this program, which is no file of the package"),
+            ("pi.py:run", "pi.py: entry names this program, which is not executable"),
+        ] {
+            let text = refused(&folder(&program.replace("pi:run", entry)));
+            assert!(text.contains(reason), "{text}");
+        }
         for (line, field) in [
             ("timeout = 0", "timeout"),
             ("reuse = 0", "reuse"),
@@ -350,6 +383,17 @@ mod tests {
         }
         let huge = format!("{VALID}# {}", "x".repeat(usize::try_from(DESCRIPTION_BYTES_MAX).unwrap()));
         assert!(refused(&folder(&huge)).contains("more than 65536 bytes"));
+    }
+
+    #[test]
+    fn program_in_folder_of_package_is_accepted() {
+        let text = VALID.replace("python3", "program").replace("pi:run", "bin/my-pi:run");
+        let folder = folder(&text);
+        let bin = folder.path().join("bin");
+        fs::create_dir(&bin).unwrap();
+        fs::write(bin.join("my-pi"), "#!/bin/sh\n").unwrap();
+        fs::set_permissions(bin.join("my-pi"), fs::Permissions::from_mode(0o755)).unwrap();
+        assert_eq!(Package::read(folder.path()).unwrap().description.program(), Some("bin/my-pi"));
     }
 
     #[test]
