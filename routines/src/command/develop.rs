@@ -133,13 +133,23 @@ fn run(arguments: &Check, package: Package) -> Result<Vec<Defect>, Failure> {
     let Some(host) = Host::current() else { return Err(Failure::failed("no host is installed")) };
     let installed = host.packages.add(package);
     let package = &installed.package;
-    let mut runtime = host.runtime(package).map_err(Failure::usage)?;
-    if let Err(error) = load(&mut runtime) {
-        let remedy =
-            "correct the code, or `entry`; --python selects an interpreter with the imported packages";
-        return Ok(vec![Defect::of_call(package, 1, "the routine cannot be loaded", error, remedy)]);
+    let is_program = package.description.program().is_some();
+    let loaded = match host.runtime(package) {
+        Ok(mut runtime) => load(&mut runtime).map(|()| runtime),
+        Err(error) if is_program => Err(CallError::new(ErrorKind::Crash, error.to_string())),
+        Err(error) => return Err(Failure::usage(error)),
+    };
+    match loaded {
+        Ok(runtime) => host.keep(&installed, runtime),
+        Err(error) => {
+            let remedy = if is_program {
+                "build the program for this machine, and correct `entry`: its file, and a routine in its table"
+            } else {
+                "correct the code, or `entry`; --python selects an interpreter with the imported packages"
+            };
+            return Ok(vec![Defect::of_call(package, 1, "the routine cannot be loaded", error, remedy)]);
+        }
     }
-    host.keep(&installed, runtime);
     let path = package.folder.join(DESCRIPTION);
     let (_, text) = Description::read(&package.folder).map_err(|error| Failure::failed(error.to_string()))?;
     let mut defects = Vec::new();
