@@ -65,10 +65,8 @@ def adds(last, hold=-1, size=0):
 
 
 class Count(routines.Search):
-    """Counts `left` states. With `hold` states left, it waits until it is asked for something; with -1, at its end.
-
-    In languages in which states are bytes, the state of the latter is empty at its end.
-    """
+    """Counts `left` states. With `hold` states left, it waits until it is asked for something. With -1, it waits at its
+    end, and its state is empty in languages in which states are bytes."""
 
     def __init__(self, left, hold=0, cost=None):
         self.left, self.hold, self.cost = left, hold, cost
