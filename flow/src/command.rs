@@ -39,6 +39,9 @@ pub(crate) struct Options {
     /// default, with submit, inputs travel with the job, and --wait writes the outputs. Implied by solve
     #[arg(long)]
     shared: bool,
+    /// Replace existing files that flow has not written, such as after the folder .flow was removed
+    #[arg(long)]
+    overwrite: bool,
 }
 
 /// The commands in addition to those of each program.
@@ -75,11 +78,14 @@ impl Command for Flow {
     const ABOUT: &'static str = "Runs a file of shell commands in the order of their files";
     type Options = Options;
 
-    fn arguments(Options { file, shared }: Options) -> Result<Work, Failure> {
+    fn arguments(Options { file, shared, overwrite }: Options) -> Result<Work, Failure> {
         let (folder, plan) = read(&file)?;
         // Before the selection: an earlier run may still write.
         let lock = record::lock(&folder)?;
         let Selection { runs, sources } = record::select(&plan, &folder).map_err(Failure::usage)?;
+        if !overwrite {
+            record::refuse_overwriting(&plan, &folder, &runs).map_err(Failure::usage)?;
+        }
         let mut bytes = 0;
         let source = |(path, digest): (String, String)| {
             let at = folder.join(&path);

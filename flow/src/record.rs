@@ -60,6 +60,27 @@ fn place(folder: &Path, step: &Step) -> PathBuf {
     folder.join(FOLDER).join(format!("{}.json", &name[..32]))
 }
 
+/// Creates the file of the record, before the outputs: if the run ends between them, they are known as those of flow.
+pub(crate) fn claim(folder: &Path, step: &Step) -> io::Result<()> {
+    fs::create_dir_all(folder.join(FOLDER))?;
+    File::options().create(true).append(true).open(place(folder, step)).map(|_| ())
+}
+
+/// Refuses to run commands whose outputs would replace files that flow has not written.
+pub(crate) fn refuse_overwriting(plan: &Plan, folder: &Path, runs: &[bool]) -> Result<(), String> {
+    for (step, _) in plan.steps.iter().zip(runs).filter(|(_, runs)| **runs) {
+        let exists = |path: &&String| folder.join(path).symlink_metadata().is_ok();
+        if !plan.kinds[step.kind].is_temporary
+            && let Some(path) = step.outputs.iter().find(exists)
+            && !place(folder, step).exists()
+        {
+            let why = format!("{} would replace {path}, which flow has not written", step.label);
+            return Err(format!("{why}: move that file, or use --overwrite"));
+        }
+    }
+    Ok(())
+}
+
 /// Returns the hash of everything on which the outputs of a command depend.
 fn key<'a>(shell: &[String], step: &Step, inputs: impl Iterator<Item = &'a str>) -> String {
     let mut hasher = blake3::Hasher::new();

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     plan::{Kind, Step},
-    record::{Record, digest},
+    record::{self, Record, digest},
 };
 
 /// The maximum size of all inputs that travel with a job, and of all outputs that return with its result, in bytes.
@@ -129,6 +129,7 @@ fn execute(order: &Order, inputs: &[Arc<File>]) -> io::Result<(Record, Vec<File>
 
 /// Writes the outputs of a command into the folder of the job file.
 pub(crate) fn store(folder: &Path, step: &Step, files: &[File]) -> io::Result<()> {
+    record::claim(folder, step)?;
     step.outputs.iter().zip(files).try_for_each(|(path, file)| {
         let path = folder.join(path);
         path.parent().map_or(Ok(()), fs::create_dir_all)?;

@@ -73,7 +73,11 @@ impl Job {
 
     /// Runs the job, and returns the commands that have run, sorted.
     fn solve(&self) -> Vec<String> {
-        let output = self.flow(&["solve", "--quiet", "--json"]);
+        self.solve_with(&[])
+    }
+
+    fn solve_with(&self, options: &[&str]) -> Vec<String> {
+        let output = self.flow(&[&["solve", "--quiet", "--json"], options].concat());
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         let ran = self.ran();
         let shown: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -124,7 +128,7 @@ fn only_commands_with_changes_and_their_dependents_run_again() {
     }
     assert_eq!(job.solve().len(), 6);
     fs::remove_dir_all(job.at("job/.flow")).unwrap();
-    assert_eq!(job.solve().len(), 6);
+    assert_eq!(job.solve_with(&["--overwrite"]).len(), 6);
 }
 
 #[test]
@@ -213,6 +217,28 @@ fn check_prints_the_plan_and_what_has_to_run() {
     let first = "5 commands, 0 to run; 3 files are read, 5 are written; the widest level has 3\ncount 1, merge 1, sort 3\n";
     assert!(text.starts_with(first), "{text}");
     assert!(text.contains(&format!("    1 {} 3 sort\n", "█".repeat(40))), "{text}");
+}
+
+#[test]
+fn existing_file_without_a_record_is_not_replaced() {
+    let job = Job::new(PIPELINE);
+    fs::write(job.at("job/count.txt"), "mine").unwrap();
+    let refused = || {
+        let output = job.flow(&["solve", "--quiet"]);
+        assert_eq!(output.status.code(), Some(2));
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let text = refused();
+    assert!(text.contains("count would replace count.txt, which flow has not written: move"), "{text}");
+    assert_eq!((job.ran(), job.text("count.txt")), (Vec::new(), "mine".into()));
+    // The folder is locked before its files are compared with the records.
+    let lock = fs::File::create(job.at("job/.flow/lock")).unwrap();
+    lock.lock().unwrap();
+    let text = refused();
+    assert!(text.contains("another run of flow writes into"), "{text}");
+    drop(lock);
+    assert_eq!(job.solve_with(&["--overwrite"]), ALL);
+    assert_eq!(job.solve(), [""; 0]);
 }
 
 #[test]
