@@ -101,7 +101,7 @@ pub(crate) fn is_match(pattern: &str, path: &str) -> bool {
 }
 
 /// Returns the texts for which the `*` stands in the names of the files in a folder, sorted. Files whose names start with
-/// a dot are ignored.
+/// a dot are ignored, and folders.
 pub(crate) fn matches(folder: &Path, pattern: &str) -> io::Result<Vec<String>> {
     let Some((parent, before, after)) = divided(pattern) else {
         let text = "a pattern has one `*`, in the name of the file, such as \"samples/*.fq\"";
@@ -110,11 +110,18 @@ pub(crate) fn matches(folder: &Path, pattern: &str) -> io::Result<Vec<String>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder.join(parent))? {
         let entry = entry?;
-        let Ok(name) = entry.file_name().into_string() else { continue };
-        if let Some(middle) = middle(&name, before, after)
-            && entry.path().is_file()
-        {
-            found.push(middle.to_owned());
+        let name = entry.file_name();
+        let Some(middle) = middle(&name.to_string_lossy(), before, after).map(str::to_owned) else {
+            continue;
+        };
+        let invalid =
+            |why: String| io::Error::new(io::ErrorKind::InvalidData, format!("{}: {why}", name.display()));
+        let metadata = fs::metadata(entry.path());
+        if metadata.map_err(|error| invalid(format!("{error}; repair or remove the link")))?.is_file() {
+            if name.to_str().is_none() {
+                return Err(invalid("the name is not UTF-8: rename the file".to_owned()));
+            }
+            found.push(middle);
         }
     }
     found.sort();
@@ -141,5 +148,21 @@ mod tests {
         }
         fs::create_dir(folder.path().join("d.fq")).unwrap();
         assert_eq!(matches(folder.path(), "*.fq").unwrap(), ["a", "b"]);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn matching_names_without_a_readable_file_are_errors() {
+        use std::os::unix::{ffi::OsStrExt as _, fs::symlink};
+
+        let folder = tempfile::tempdir().unwrap();
+        symlink("nothing", folder.path().join("a.fq")).unwrap();
+        assert_eq!(matches(folder.path(), "*.txt").unwrap(), [""; 0]);
+        let error = matches(folder.path(), "*.fq").unwrap_err().to_string();
+        assert!(error.contains("a.fq: No such file"), "{error}");
+        fs::remove_file(folder.path().join("a.fq")).unwrap();
+        fs::write(folder.path().join(std::ffi::OsStr::from_bytes(b"\xff.fq")), "").unwrap();
+        let error = matches(folder.path(), "*.fq").unwrap_err().to_string();
+        assert!(error.contains("the name is not UTF-8: rename"), "{error}");
     }
 }
