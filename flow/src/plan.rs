@@ -17,6 +17,9 @@ use crate::{
 /// The maximum number of files that a command reads, as of data that a call reads.
 const INPUTS_MAX: usize = 10_000;
 
+/// The maximum length of a command: Linux limits an argument of a program to 128 KiB.
+const COMMAND_BYTES_MAX: usize = 120_000;
+
 /// The maximum number of commands that an error lists.
 const LISTED_MAX: usize = 5;
 
@@ -230,6 +233,14 @@ fn step(
         "out" => Some(&*all_outputs),
         _ => value(name),
     });
+    if command.len() > COMMAND_BYTES_MAX {
+        let reason = format!(
+            "a command of task {name} has {} bytes, and at most {COMMAND_BYTES_MAX} are possible",
+            command.len()
+        );
+        let remedy = "divide its inputs among several commands, whose outputs another task merges";
+        return Err(file.invalid(task.run.span().start, format!("{reason}: {remedy}")));
+    }
     let values: Vec<_> = binding.iter().map(|(name, value)| format!("{name}={value}")).collect();
     let label = if values.is_empty() { name.to_owned() } else { format!("{name} ({})", values.join(", ")) };
     Ok(Step { kind, label, command, inputs, outputs })
