@@ -90,15 +90,15 @@ impl Plan {
             }
         }
         let levels = levels(&steps, &makers);
-        let is_stuck = |number: &usize| levels[*number].is_none();
-        let stuck: Vec<_> = (0..steps.len()).filter(is_stuck).take(LISTED_MAX).collect();
-        if let Some(first) = stuck.first() {
-            let labels: Vec<_> = stuck.iter().map(|number| &*steps[*number].0.label).collect();
+        if let Some(cycle) = cycle(&steps, &makers, &levels) {
+            let labels: Vec<_> =
+                cycle.iter().take(LISTED_MAX).map(|number| &*steps[*number].0.label).collect();
+            let more = if cycle.len() > LISTED_MAX { ", …" } else { "" };
             let reason = format!(
-                "a cycle of inputs: each of these commands waits for another one of them: {}; remove an input",
+                "a cycle of inputs: each of these commands waits for another one of them: {}{more}; remove an input",
                 labels.join(", ")
             );
-            return Err(file.invalid(steps[*first].1, reason));
+            return Err(file.invalid(steps[cycle[0]].1, reason));
         }
         let mut steps: Vec<_> = levels.into_iter().flatten().zip(steps).collect();
         steps.sort_by_key(|(level, _)| *level);
@@ -354,6 +354,30 @@ fn levels(steps: &[(Step, usize)], makers: &HashMap<&str, usize>) -> Vec<Option<
         current = next;
     }
     levels
+}
+
+/// Returns the commands of a cycle, the first one of the job file first; `None` if all commands have levels.
+fn cycle(
+    steps: &[(Step, usize)],
+    makers: &HashMap<&str, usize>,
+    levels: &[Option<usize>],
+) -> Option<Vec<usize>> {
+    let mut number = levels.iter().position(Option::is_none)?;
+    let mut path: Vec<usize> = Vec::new();
+    let mut seen = HashSet::new();
+    // A command without a level waits for another one without a level.
+    while seen.insert(number) {
+        path.push(number);
+        let mut all = steps[number].0.inputs.iter().filter_map(|path| makers.get(&**path).copied());
+        number = all.find(|maker| levels[*maker].is_none())?;
+    }
+    let at = path.iter().position(|one| *one == number)?;
+    let mut cycle = path.split_off(at);
+    // From makers to readers.
+    cycle.reverse();
+    let first = (0..cycle.len()).min_by_key(|at| cycle[*at])?;
+    cycle.rotate_left(first);
+    Some(cycle)
 }
 
 #[cfg(test)]

@@ -125,6 +125,12 @@ fn cycle_is_refused_with_its_tasks() {
         &task("a", "a"),
         "1: a cycle of inputs: each of these commands waits for another one of them: a; remove",
     );
+    // Commands after a cycle do not belong to it.
+    let text = task("a", "b") + &task("b", "d") + &task("c", "b") + &task("d", "c");
+    refused(
+        &text,
+        "5: a cycle of inputs: each of these commands waits for another one of them: b, c, d; remove",
+    );
 }
 
 #[test]
