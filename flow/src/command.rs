@@ -122,7 +122,7 @@ impl Command for Flow {
             }
         }
         let json = json!({ "ran": ran, "skipped": skipped, "failures": failures });
-        let text = format!("{ran} commands have run; {skipped} were up to date");
+        let text = format!("{} ran; {} up to date", work::commands(ran), work::commands(skipped));
         let is_complete = failures.is_empty();
         failures.push(text);
         Shown::new(failures.join("\n"), json, is_complete)
@@ -165,13 +165,13 @@ fn as_json(plan: &Plan, selection: &Selection) -> serde_json::Value {
 
 /// Returns the figures with a picture of the levels.
 fn as_text(plan: &Plan, figures: &serde_json::Value) -> String {
-    let [commands, to_run, read, written] =
-        ["commands", "to_run", "files_read", "files_written"].map(|name| &figures[name]);
+    let [to_run, read, written] = ["to_run", "files_read", "files_written"].map(|name| &figures[name]);
     let widest = plan.levels.iter().max().copied().unwrap_or(1);
     let tasks = figures["tasks"].as_object().into_iter().flatten();
     let tasks: Vec<_> = tasks.map(|(name, count)| format!("{name} {count}")).collect();
     let mut text = format!(
-        "{commands} commands, {to_run} to run; {read} files are read, {written} are written; the widest level has {widest}\n{}\n",
+        "{}, {to_run} to run; files: {read} read, {written} written; the widest level has {widest}\n{}\n",
+        work::commands(plan.steps.len()),
         tasks.join(", ")
     );
     let mut steps = plan.steps.iter();

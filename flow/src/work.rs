@@ -10,7 +10,7 @@ use std::{
 
 use dataflow_framework::{
     __private::{Calling, Failed, Invocation},
-    Data, File, Program, Run, TaskDef,
+    Data, Failure, FailureKind, File, Program, Run, TaskDef,
 };
 use serde::{Deserialize, Serialize};
 
@@ -224,6 +224,16 @@ fn make_call<'a>(
     Ok(Called { step, record, files })
 }
 
+/// Returns the text of a failure with the label of its command, which the errors of [`call`] contain.
+fn labelled(label: &str, failure: &Failure) -> String {
+    if failure.kind() == FailureKind::Error { failure.to_string() } else { format!("{label}: {failure}") }
+}
+
+/// Returns a number of commands.
+pub(crate) fn commands(count: usize) -> String {
+    if count == 1 { "1 command".to_owned() } else { format!("{count} commands") }
+}
+
 /// Waits for all calls. A failure does not affect the calls that do not depend on it.
 fn finish(work: &Work, calls: Vec<Called<'_>>) -> Result<Done, Box<dyn Error + Send + Sync>> {
     let all = calls.len();
@@ -234,7 +244,7 @@ fn finish(work: &Work, calls: Vec<Called<'_>>) -> Result<Done, Box<dyn Error + S
             Ok(record) => record.clone(),
             Err(failure) => {
                 // Calls that did not run have the failure of the call on which they depend.
-                failures.entry(failure.call()).or_insert_with(|| failure.to_string());
+                failures.entry(failure.call()).or_insert_with(|| labelled(&step.label, &failure));
                 continue;
             }
         };
@@ -254,12 +264,13 @@ fn finish(work: &Work, calls: Vec<Called<'_>>) -> Result<Done, Box<dyn Error + S
     }
     done.failures = failures.into_values().take(FAILURES_MAX).collect();
     if done.ran < all {
-        done.failures.push(format!("{} of {all} commands have failed or did not run", all - done.ran));
+        done.failures.push(format!("{} of {} failed or did not run", all - done.ran, commands(all)));
     }
     if too_large > 0 {
         done.failures.push(format!(
-            "the outputs of {too_large} commands were not returned: at most {RETURNED_BYTES_MAX} bytes return with a job. \
-             Make tasks `temporary` whose outputs only other tasks read, or use a shared folder with --shared"
+            "the outputs of {} were not returned: at most {RETURNED_BYTES_MAX} bytes return with a job. \
+             Make tasks `temporary` whose outputs only other tasks read, or use a shared folder with --shared",
+            commands(too_large)
         ));
     }
     if work.folder.is_some() && !done.failures.is_empty() {

@@ -175,7 +175,7 @@ fn failed_command_is_reported_with_its_name_status_and_last_lines() {
         "sort (sample=b): `sh -eu -c",
         "exit status: 3",
         "it is b\n",
-        "3 of 5 commands have failed or did not run",
+        "3 of 5 commands failed or did not run",
     ] {
         assert!(error.contains(expected), "{expected}: {error}");
     }
@@ -185,6 +185,21 @@ fn failed_command_is_reported_with_its_name_status_and_last_lines() {
     assert_eq!(job.ran(), ["sort a", "sort b", "sort c"]);
     job.edit("!= b", "!= x");
     assert_eq!(job.solve(), ALL);
+}
+
+#[test]
+fn timeout_is_reported_with_the_values_of_its_command() {
+    let with = "sleep 60; sort {in} > {out}\n\"\"\"\nwith = { timeout = \"1 ms\" }\n[task.merge]";
+    let job = Job::new(&PIPELINE.replace("sort {in} > {out}\n\"\"\"\n[task.merge]", with));
+    let error = job.fails();
+    assert!(error.contains("sort (sample=a): ") && error.contains("sort (sample=c): "), "{error}");
+}
+
+#[test]
+fn count_of_one_command_is_singular() {
+    let job = Job::new("[task.a]\nout = [\"x\"]\nrun = \"touch x\"");
+    let text = String::from_utf8(job.flow(&["solve", "--quiet"]).stdout).unwrap();
+    assert!(text.contains("1 command ran; 0 commands up to date"), "{text}");
 }
 
 #[test]
@@ -214,7 +229,8 @@ fn check_prints_the_plan_and_what_has_to_run() {
     job.solve();
     assert_eq!(check()["to_run"], 0);
     let text = String::from_utf8(job.flow(&["check"]).stdout).unwrap();
-    let first = "5 commands, 0 to run; 3 files are read, 5 are written; the widest level has 3\ncount 1, merge 1, sort 3\n";
+    let first =
+        "5 commands, 0 to run; files: 3 read, 5 written; the widest level has 3\ncount 1, merge 1, sort 3\n";
     assert!(text.starts_with(first), "{text}");
     assert!(text.contains(&format!("    1 {} 3 sort\n", "█".repeat(40))), "{text}");
 }
