@@ -106,7 +106,10 @@ impl Command for Flow {
         let all = plan.steps.len();
         let steps: Vec<_> =
             plan.steps.into_iter().zip(runs).filter_map(|(step, runs)| runs.then_some(step)).collect();
-        let shared_folder = shared.then(|| folder.clone());
+        let shared_folder = shared.then(|| record::Shared::new(folder.clone())).transpose();
+        let shared_folder = shared_folder.map_err(|error| {
+            Failure::failed(format!("{}: the folder .flow cannot be written: {error}", folder.display()))
+        })?;
         *FOLDER.lock().map_err(|error| Failure::failed(error.to_string()))? = Some((folder, lock));
         let (shell, kinds, skipped) = (plan.shell, plan.kinds, all - steps.len());
         Ok(Work { folder: shared_folder, shell, kinds, sources, steps, skipped })

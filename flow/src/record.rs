@@ -4,8 +4,9 @@
 //! outputs. The key is a hash of the command and of the contents of its inputs. If the folder is removed, all commands run.
 
 use std::{
-    collections::{BTreeMap, HashMap, HashSet},
+    collections::{BTreeMap, HashMap, HashSet, hash_map::RandomState},
     fs::{self, File, TryLockError},
+    hash::BuildHasher as _,
     io,
     path::{Path, PathBuf},
 };
@@ -21,6 +22,43 @@ pub(crate) const FOLDER: &str = ".flow";
 
 /// The lock of a folder: one run at a time writes into it.
 const LOCK: &str = "lock";
+
+/// The token of a folder.
+const TOKEN: &str = "token";
+
+/// The folder of a job file that all nodes reach.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Shared {
+    pub(crate) path: PathBuf,
+    /// The content of a file that the submitter has written, so that a node does not take a folder of its own for it.
+    token: String,
+}
+
+impl Shared {
+    /// Creates it on the machine of the submitter, which has locked the folder.
+    pub(crate) fn new(path: PathBuf) -> io::Result<Self> {
+        let file = path.join(FOLDER).join(TOKEN);
+        let mut token = fs::read_to_string(&file).unwrap_or_default();
+        if token.is_empty() {
+            token = format!("{:016x}", RandomState::new().hash_one(std::process::id()));
+            OutputFile::new(&file).attempt_of("token").write(|to| to.write_all(token.as_bytes()))?;
+        }
+        Ok(Self { path, token })
+    }
+
+    /// Checks that this node reaches the folder of the submitter.
+    pub(crate) fn check(&self) -> io::Result<()> {
+        let file = self.path.join(FOLDER).join(TOKEN);
+        if fs::read_to_string(&file).is_ok_and(|found| found == self.token) {
+            return Ok(());
+        }
+        let (file, folder) = (file.display(), self.path.display());
+        Err(io::Error::other(format!(
+            "{file} is not the file of the submitter: with --shared, each node has to reach {folder} at this path; mount it on this \
+             node, or leave --shared out"
+        )))
+    }
+}
 
 /// The record of a completed command.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -4,7 +4,7 @@ use std::{
     collections::{BTreeMap, HashMap},
     error::Error,
     fs, io,
-    path::{Path, PathBuf},
+    path::Path,
     sync::{Arc, Mutex, PoisonError},
 };
 
@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     plan::{Kind, Step},
-    record::{self, Record, digest},
+    record::{self, Record, Shared, digest},
 };
 
 /// The maximum size of all inputs that travel with a job, and of all outputs that return with its result, in bytes.
@@ -31,7 +31,7 @@ const FAILURES_MAX: usize = 20;
 pub(crate) struct Work {
     /// The folder of the job file, if the nodes reach it at this path. Otherwise inputs travel with the job, and outputs
     /// return with its result.
-    pub(crate) folder: Option<PathBuf>,
+    pub(crate) folder: Option<Shared>,
     pub(crate) shell: Vec<String>,
     pub(crate) kinds: Vec<Kind>,
     pub(crate) sources: Vec<Source>,
@@ -71,7 +71,7 @@ struct Order {
     shell: Vec<String>,
     step: Step,
     /// The folder for the outputs and the record.
-    folder: Option<PathBuf>,
+    folder: Option<Shared>,
     is_temporary: bool,
 }
 
@@ -111,6 +111,7 @@ fn call(call: &mut Invocation<'_>) -> Result<(), Failed> {
 /// Runs a command on its inputs.
 fn execute(order: &Order, inputs: &[Arc<File>]) -> io::Result<(Record, Vec<File>)> {
     let Order { shell, step, folder, is_temporary } = order;
+    folder.as_ref().map_or(Ok(()), Shared::check)?;
     let (program, options) = shell.split_first().ok_or(io::ErrorKind::InvalidInput)?;
     let run = options.iter().fold(Run::new(program), Run::word).word("-c").word(&step.command);
     let run = step.inputs.iter().zip(inputs).fold(run, |run, (path, file)| run.input(path, file));
@@ -119,10 +120,12 @@ fn execute(order: &Order, inputs: &[Arc<File>]) -> io::Result<(Record, Vec<File>
     let written = files.iter().map(|file| digest(file.path())).collect::<io::Result<Vec<_>>>()?;
     let record = Record::new(shell, step, read.iter().map(String::as_str), written);
     if let Some(folder) = folder {
+        // Again, since commands may take long: without the folder, its path would be created here.
+        folder.check()?;
         if !is_temporary {
-            store(folder, step, &files)?;
+            store(&folder.path, step, &files)?;
         }
-        record.save(folder, step)?;
+        record.save(&folder.path, step)?;
     }
     Ok((record, files))
 }
@@ -183,7 +186,7 @@ impl Program for Flow {
     }
 
     fn run(work: &Work) -> Result<Done, Box<dyn Error + Send + Sync>> {
-        let folder = work.folder.as_deref();
+        let folder = work.folder.as_ref().map(|folder| &*folder.path);
         let mut files: HashMap<&str, Data<File>> = HashMap::new();
         for given in &work.sources {
             files.insert(&given.path, source(folder, given)?);
@@ -277,4 +280,33 @@ fn finish(work: &Work, calls: Vec<Called<'_>>) -> Result<Done, Box<dyn Error + S
         return Err(done.failures.join("\n").into());
     }
     Ok(done)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn node_without_the_shared_folder_runs_nothing_and_creates_no_folder() {
+        let disk = tempfile::tempdir().unwrap();
+        let path = disk.path().join("job");
+        fs::create_dir_all(path.join(record::FOLDER)).unwrap();
+        let folder = Shared::new(path.clone()).unwrap();
+        folder.check().unwrap();
+        fs::remove_dir_all(&path).unwrap();
+        let (kind, label, outputs) = (0, "a".to_owned(), vec!["sub/x".to_owned()]);
+        let begun = disk.path().join("begun");
+        let command = format!("touch {} sub/x", begun.display());
+        let step = Step { kind, label, command, inputs: Vec::new(), outputs };
+        let shell = vec!["sh".to_owned()];
+        let order = Order { shell, step, folder: Some(folder), is_temporary: false };
+        let error = execute(&order, &[]).unwrap_err().to_string();
+        assert!(error.contains("is not the file of the submitter"), "{error}");
+        assert!(!path.exists() && !begun.exists());
+        // A folder of the same path on the disk of the node.
+        fs::create_dir_all(path.join(record::FOLDER)).unwrap();
+        Shared::new(path.clone()).unwrap();
+        execute(&order, &[]).unwrap_err();
+        assert!(!path.join("sub").exists());
+    }
 }
