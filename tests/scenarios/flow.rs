@@ -29,7 +29,7 @@ while [ ! -e 'GATE' ]; do sleep 0.05; done
 sed = {in} > numbered/{sample}.txt
 wc -l < {in} > length/{sample}
 """
-with = { timeout = "2 min" }
+with = { timeout = "10 min" }
 [task.merge]
 in = ["numbered/{sample}.txt", "length/{sample}"]
 out = ["all.txt"]
@@ -109,6 +109,9 @@ fn outputs_return_although_the_node_of_the_program_is_killed() {
 #[test]
 fn nodes_write_into_a_shared_folder_although_one_is_killed() {
     run(&["--shared"], |cluster, coordinator, others| {
+        // Before the result of the job: each waiting command reads an output that was written into the folder.
+        let written = fs::read_dir(cluster.folder().join("job/sorted")).unwrap().count();
+        assert!(written >= 3, "{written} outputs are in the shared folder");
         cluster.kill_nodes(&others[..1]).unwrap();
         cluster.wait_for_log(coordinator, GONE).unwrap();
     });
