@@ -24,7 +24,7 @@ use crate::{
     work::{self, Done, Flow, Returned, SENT_BYTES_MAX, Source, Work},
 };
 
-/// The folder of the job file with its lock, for the result, which is presented by the process that has read the file.
+/// The locked folder of the job file. The same process reads the job file and presents the result.
 static FOLDER: Mutex<Option<(PathBuf, Lock)>> = Mutex::new(None);
 
 /// The maximum width of the bar of a level.
@@ -75,7 +75,7 @@ fn read(path: &Path) -> Result<(PathBuf, Plan), Failure> {
 impl Command for Flow {
     const NAME: &'static str = "flow";
     const VERSION: &'static str = env!("CARGO_PKG_VERSION");
-    const ABOUT: &'static str = "Runs a file of shell commands in the order of their files";
+    const ABOUT: &'static str = "Runs shell commands, each after the commands that write its inputs";
     type Options = Options;
 
     fn arguments(Options { file, shared, overwrite }: Options) -> Result<Work, Failure> {

@@ -1,4 +1,4 @@
-//! `flow`: runs a file of shell commands in the order of their files, on the cores of a machine or on a cluster.
+//! `flow`: runs shell commands, each after the commands that write its inputs, on the cores of a machine or on a cluster.
 //!
 #![doc = include_str!("../README.md")]
 
