@@ -1,11 +1,12 @@
 //! Restarts of a program, and members that leave.
 
 use super::{
-    Action, Capacity, Divergence, Graph, Held, History, Input, Mark, Member, Outcome,
+    Action, Capacity, Divergence, Fact, Graph, Held, History, Input, Mark, Member, Outcome,
     graph_tests::{assigned, assigned_to, graph_of, new_call, version, written_by as written},
 };
 use crate::{
-    failure::Failure,
+    encoding::{decode, encode},
+    failure::{Failure, FailureKind, Reason},
     ids::{Argument, CallId, VersionId},
     options::Options,
 };
@@ -123,6 +124,44 @@ fn failure_reported_to_program_holds_after_restart() {
     assert!(
         matches!(again.want(version(0, 0)), Input::Failed(failure) if failure.reason() == "failed as requested")
     );
+}
+
+/// Writes the facts that are to be recorded to the journal, and returns them.
+fn record(graph: &mut Graph) -> Vec<Fact> {
+    let actions = graph.actions().into_iter();
+    let facts =
+        actions.filter_map(|action| if let Action::Record(fact) = action { Some(fact) } else { None });
+    facts.inspect(|fact| graph.journalled(fact.clone())).collect()
+}
+
+#[test]
+fn failure_keeps_its_kind_after_restart() {
+    let reason = Reason { kind: FailureKind::Timeout, text: "it has taken too long".to_owned() };
+    let failed = || Outcome::Failed(Failure::new("task", 0, reason.clone()));
+    let mut first = graph();
+    first.journal().enable();
+    let mark = chain(&mut first, 1)[0];
+    let [(_, member)] = assigned_to(&mut first)[..] else { panic!("it is ready") };
+    first.ended(0, member, failed());
+    let facts = record(&mut first);
+    let facts: Vec<Fact> = decode(&encode(&facts).expect("they can be encoded")).expect("they are facts");
+    let [Fact::Failed { .. }] = facts[..] else { panic!("the failure is not recorded: {facts:?}") };
+    // The failure is in the journal, or a node reports it before the program makes the call.
+    for facts in [facts, Vec::new()] {
+        let mut again = graph();
+        again.journal().enable();
+        if facts.is_empty() {
+            again.on_running(THERE, 0, mark);
+            again.ended(0, THERE, failed());
+        }
+        for fact in facts {
+            again.recall(fact);
+        }
+        chain(&mut again, 1);
+        record(&mut again);
+        let Input::Failed(failure) = again.want(version(0, 0)) else { panic!("it has failed before") };
+        assert_eq!((failure.kind(), failure.reason()), (FailureKind::Timeout, "it has taken too long"));
+    }
 }
 
 #[test]
