@@ -25,7 +25,8 @@ pub struct Failure(Arc<Inner>);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum FailureKind {
-    /// The task has returned an error.
+    /// The task has returned an error; or a call that it has made has failed, for any cause, and the task has not
+    /// received the failure.
     Error,
     /// The task has panicked.
     Panic,

@@ -6,7 +6,9 @@ use std::{
     sync::atomic::{AtomicU64, Ordering::SeqCst},
 };
 
-use crate::{Data, Failure, Main, Program, TaskDef, Workflow, WorkflowError, barrier, group, task, tasks};
+use crate::{
+    Data, Failure, FailureKind, Main, Program, TaskDef, Workflow, WorkflowError, barrier, group, task, tasks,
+};
 
 fn table() -> Vec<&'static TaskDef> {
     let plain = tasks![add, odd, both, flaky];
@@ -192,6 +194,16 @@ fn task_waits_for_groups_and_updates_arguments() {
         Ok(list.get()?.clone())
     });
     assert_eq!(list, [1, 2, 3, 6, 12]);
+}
+
+#[test]
+fn nested_failure_that_task_has_not_received_is_error() {
+    let kinds = everywhere(|| {
+        let silent = silent(8).get().expect_err("the failure was not handled").kind();
+        let handed_on = both(6).1.get().expect_err("the forwarded value does not exist").kind();
+        Ok([silent, handed_on])
+    });
+    assert_eq!(kinds, [FailureKind::Error; 2]);
 }
 
 #[test]

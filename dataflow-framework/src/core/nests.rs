@@ -32,7 +32,7 @@ use super::{
     version::{Copies, State, Version},
 };
 use crate::{
-    failure::Failure,
+    failure::{Failed, Failure, Reason},
     ids::{Argument, CallId, Execution, VersionId},
     task::TaskDef,
 };
@@ -276,17 +276,17 @@ impl Nests {
 
     /// Returns the reason why a call fails although its task has returned normally: a failure that its
     /// forwarded output depends on, or one that the task has not received.
-    pub(super) fn untold(&mut self, data: &Data, id: CallId) -> Option<String> {
+    pub(super) fn untold(&mut self, data: &Data, id: CallId) -> Option<Reason> {
         let nest = &self.by_call[&id];
         if let Some(failure) = &nest.fails {
-            return Some(failure.reason().to_owned());
+            return Some(failure.cause().clone());
         }
         let handed_on = nest.handed_on.iter().find_map(|(_, version)| match &data.versions[version].state {
             State::Failed(failure) => Some(failure),
             _ => None,
         });
         let failure = handed_on.or_else(|| nest.failures.iter().find(|failure| !failure.is_seen()))?;
-        Some(failure.to_string())
+        Some(Failed::of(failure).into())
     }
 
     /// Returns whether a version written here is forwarded output of a task.

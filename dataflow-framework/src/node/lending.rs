@@ -36,7 +36,7 @@ impl Queue {
             return Ok(Lent { of: None });
         }
         if state.lent >= WAITING_MAX {
-            return Err(Failed::of(format!(
+            return Err(Failed::of_runtime(format!(
                 "{WAITING_MAX} tasks of this node wait for calls that they have made, which is the limit: \
                  reduce the depth of the recursion, or return the handles of calls without waiting for them"
             )));
@@ -48,7 +48,9 @@ impl Queue {
         drop(state);
         if needs_thread {
             self.start_worker("task worker in place of one that waits")
-                .map_err(|error| Failed::of(format!("cannot start a thread to work while it waits: {error}")))
+                .map_err(|error| {
+                    Failed::of_runtime(format!("cannot start a thread to work while it waits: {error}"))
+                })
                 .inspect_err(|_| self.reclaim(&seat))?;
         } else {
             self.changed.ring();
