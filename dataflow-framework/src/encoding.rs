@@ -13,7 +13,7 @@ use crate::failure::Failed;
 
 pub(crate) fn encode<T: Serialize>(value: &T) -> Result<Vec<u8>, Failed> {
     let encoded = bincode::serde::encode_to_vec(value, standard());
-    encoded.map_err(|error| Failed::of(format!("a {} cannot be encoded: {error}", type_name::<T>())))
+    encoded.map_err(|error| Failed::of_runtime(format!("a {} cannot be encoded: {error}", type_name::<T>())))
 }
 
 /// Returns the encoded size of a value; 0 if it cannot be encoded.

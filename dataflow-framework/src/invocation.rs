@@ -56,12 +56,13 @@ impl<'a> Invocation<'a> {
     }
 
     fn argument(&mut self) -> Result<&'a Argument, Failed> {
-        self.arguments.next().ok_or_else(|| Failed::of("the call has too few arguments"))
+        self.arguments.next().ok_or_else(|| Failed::of_runtime("the call has too few arguments"))
     }
 
     /// Returns the next input, converted.
     fn input<R>(&mut self, made: impl FnOnce(Value) -> Result<R, Failed>) -> Result<R, Failed> {
-        let (value, version) = self.inputs.next().ok_or_else(|| Failed::of("the call has too few inputs"))?;
+        let (value, version) =
+            self.inputs.next().ok_or_else(|| Failed::of_runtime("the call has too few inputs"))?;
         let made = value.check().and_then(|()| made(value));
         made.map_err(|failed| failed.of_version(version))
     }
@@ -102,7 +103,7 @@ impl<'a> Invocation<'a> {
             Argument::Copied(bytes) => decode(bytes),
             // It was too large to be sent in the assignment.
             Argument::Read(_) => self.input(Value::own),
-            _ => Err(Failed::of("an argument is data where the task takes a value")),
+            _ => Err(Failed::of_runtime("an argument is data where the task takes a value")),
         }
     }
 
@@ -118,5 +119,28 @@ impl<'a> Invocation<'a> {
     /// If the data was made by another task.
     pub(crate) fn hand_on(&mut self, put: Put) {
         self.written.push(put);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::failure::FailureKind;
+
+    #[test]
+    fn wrong_arguments_are_failures_of_runtime() {
+        let version = VersionId { call: 0, slot: 0 };
+        let (read, copied) = ([Argument::Read(version)], [Argument::Copied(Vec::new())]);
+        let all = [Argument::ReadAll(vec![version])];
+        let number = || vec![Value::new(7_u64)];
+        let failed = [
+            Invocation::new(&[], Vec::new(), &Put::Value).read::<u64>().err(),
+            Invocation::new(&read, Vec::new(), &Put::Value).read::<u64>().err(),
+            Invocation::new(&read, number(), &Put::Value).read::<String>().err(),
+            Invocation::new(&read, number(), &Put::Value).update::<String>().err(),
+            Invocation::new(&all, number(), &Put::Value).copied::<u64>().err(),
+            Invocation::new(&copied, Vec::new(), &Put::Value).copied::<u64>().err(),
+        ];
+        assert_eq!(failed.map(|failed| failed.map(|failed| failed.kind)), [Some(FailureKind::Runtime); 6]);
     }
 }

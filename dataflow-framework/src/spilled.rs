@@ -88,7 +88,7 @@ impl Spilled {
             (Ok(value), Ok(0)) if is_same => Ok(value),
             (_, Ok(_)) if !is_same => Err(wrong(&"its content does not match its hash")),
             (Ok(_), Ok(rest)) => {
-                Err(Failed::of(format!("{rest} bytes are left after a {}", type_name::<T>())))
+                Err(Failed::of_runtime(format!("{rest} bytes are left after a {}", type_name::<T>())))
             }
             // Decoding may fail because a file within the data cannot be written here.
             (Err(error), Ok(_)) => {
@@ -159,7 +159,7 @@ impl Spilling {
             bincode::serde::encode_into_std_write(value, &mut self.file, bincode::config::standard());
         encoded.map(drop).map_err(|error| match error {
             EncodeError::Io { inner, .. } => Failed::of_node(self.cannot(&inner)),
-            error => Failed::of(format!("a {} cannot be encoded: {error}", type_name::<T>())),
+            error => Failed::of_runtime(format!("a {} cannot be encoded: {error}", type_name::<T>())),
         })
     }
 

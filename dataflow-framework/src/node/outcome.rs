@@ -3,7 +3,7 @@
 use super::{attempt::Written, executor::Executor, messages::News};
 use crate::{
     core::{Assignment, Cause, Outcome, Step, Unfit},
-    failure::{Failed, Failure, FailureKind, Reason, Trouble},
+    failure::{Failed, Failure, Reason, Trouble},
     ids::{Execution, VersionId},
     invocation::Put,
     value::Value,
@@ -72,7 +72,7 @@ impl Executor {
         let outcome = written.and_then(|written| {
             Ok(match written {
                 Written::ByTask(_) if assignment.manner.once_token.is_some() && nest.is_some() => {
-                    return Err(Failed::of_kind(FailureKind::Runtime, CALLS_TASKS));
+                    return Err(Failed::of_runtime(CALLS_TASKS));
                 }
                 Written::ByTask(written) if assignment.manner.once_token.is_some() && self.has_peers => {
                     let (by, values) = (self.number_execution(), encoded(&written));

@@ -142,7 +142,8 @@ impl Value {
     pub(crate) fn read<T: Datum>(self) -> Result<Arc<T>, Failed> {
         let Typed { value, kind } = self.typed::<T>()?;
         let value = Arc::clone(value).downcast();
-        value.map_err(|_| Failed::of(format!("it is a {}, not a {}", (kind.name)(), type_name::<T>())))
+        value
+            .map_err(|_| Failed::of_runtime(format!("it is a {}, not a {}", (kind.name)(), type_name::<T>())))
     }
 
     fn typed<T: Datum>(&self) -> Result<&Typed, Failed> {
@@ -177,7 +178,9 @@ impl Value {
                     let encoded = encoded.into_inner().unwrap_or_else(PoisonError::into_inner);
                     return encoded.expect("what is no value is encoded").decode();
                 };
-                value.downcast().map_err(|_| Failed::of(format!("it is not a {}", type_name::<T>())))?
+                value
+                    .downcast()
+                    .map_err(|_| Failed::of_runtime(format!("it is not a {}", type_name::<T>())))?
             }
             Err(shared) => Self(shared).read()?,
         };
