@@ -131,6 +131,7 @@ fn isolated_task_runs_nested_calls_in_its_process() -> Result<(), Error> {
         assert_eq!(*doubled.get()?, [12]);
         let failure = ignores_result(1).get().expect_err("its call has failed");
         assert!(failure.reason().starts_with("task `harm` (call 1) has failed: "), "{failure}");
+        assert_eq!(failure.kind(), FailureKind::Error);
         Ok::<_, Error>(())
     };
     workflow().run(program)?;
@@ -224,7 +225,7 @@ fn isolated_call_without_server_fails() -> Result<(), Error> {
     let output = Command::new(env::current_exe()?).env(DOES_NOT_SERVE, "1").output()?;
     let printed = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(
-        printed.contains("it was not run: it is isolated, but the process that was started for it"),
+        printed.starts_with("Runtime: it is isolated, but the process that was started for it"),
         "{printed}"
     );
     assert!(printed.contains("or with `dataflow_framework::serve_isolated`"), "{printed}");
@@ -234,11 +235,8 @@ fn isolated_call_without_server_fails() -> Result<(), Error> {
 /// The program of a process whose `main` does not serve isolated calls.
 fn not_served() {
     match workflow().run(|| Ok::<_, Failure>(*process().get()?)) {
-        Err(WorkflowError::Isolated) => println!("another error was expected"),
-        ended => println!(
-            "it was not run: {}",
-            ended.expect_err("it cannot be").to_string().replace("task `process` (call 0) has failed: ", "")
-        ),
+        Err(WorkflowError::Call(failure)) => println!("{:?}: {}", failure.kind(), failure.reason()),
+        ended => println!("another error was expected: {ended:?}"),
     }
 }
 

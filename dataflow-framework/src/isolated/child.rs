@@ -22,7 +22,7 @@ use super::{
 };
 use crate::{
     core::{Assignment, Manner, Mark, Work},
-    failure::{Failed, FailureKind, Trouble},
+    failure::{Failed, Trouble},
     invocation::Put,
     node::run_here,
     program::{CallsOfTasks, Flow},
@@ -104,10 +104,9 @@ fn serve(tasks: &Tasks) -> io::Result<()> {
 fn run_request(tasks: &Tasks, request: Request, inputs: Vec<Value>) -> Result<Vec<Value>, Failed> {
     let Request { module, name, arguments, left_ms, once_token, .. } = request;
     let task = tasks.get(&module, &name).ok_or_else(|| {
-        Failed::of_kind(
-            FailureKind::Runtime,
-            format!("{module}::{name} is not in the table of tasks with which its process was started"),
-        )
+        Failed::of_runtime(format!(
+            "{module}::{name} is not in the table of tasks with which its process was started"
+        ))
     })?;
     let assignment = Assignment {
         call: 0,

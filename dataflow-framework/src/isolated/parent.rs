@@ -63,24 +63,18 @@ pub(crate) fn run(assignment: &Assignment, inputs: &[Value]) -> Result<Vec<Value
     match (was_killed, assignment.manner.timeout) {
         (Some(Late::Call), Some(timeout)) => return Err(exceeded(timeout)),
         (Some(_), _) => {
-            return Err(Failed::of_kind(
-                FailureKind::Crash,
-                not_served("it has not sent the greeting in time"),
-            ));
+            return Err(not_served("it has not sent the greeting in time"));
         }
         (None, _) => {}
     }
     if broken.kind() == io::ErrorKind::InvalidInput {
         group.kill().map_err(Failed::of_node)?;
-        return Err(Failed::of_kind(FailureKind::Crash, not_served("it has sent a wrong greeting")));
+        return Err(not_served("it has sent a wrong greeting"));
     }
     let status = group.child.wait().map_err(Failed::of_node)?;
     let said = listener.end();
     if broken.kind() == io::ErrorKind::NotConnected {
-        return Err(Failed::of_kind(
-            FailureKind::Crash,
-            not_served(&format!("it has exited, {status}{said}")),
-        ));
+        return Err(not_served(&format!("it has exited, {status}{said}")));
     }
     let limit = assignment.manner.memory_max.map_or_else(String::new, |bytes| {
         format!(" (it may take {} of memory: `memory_max`)", size::shown(bytes))
@@ -92,11 +86,11 @@ pub(crate) fn run(assignment: &Assignment, inputs: &[Value]) -> Result<Vec<Value
 }
 
 /// Returns the failure of a program that does not serve isolated calls, with the remedy.
-fn not_served(why: &str) -> String {
-    format!(
+fn not_served(why: &str) -> Failed {
+    Failed::of_runtime(format!(
         "it is isolated, but the process that was started for it does not run it ({why}): the `main` of the program has \
          to start with `dataflow_framework::cli::main`, or with `dataflow_framework::serve_isolated`"
-    )
+    ))
 }
 
 /// Sends the call, and returns its outcome.
