@@ -108,7 +108,7 @@ fn queens_have_known_numbers_on_two_nodes() {
 fn program_in_c_finds_known_numbers_of_queens_on_two_nodes() {
     let folder = fixture().folder.join("queens-c");
     fs::create_dir(&folder).unwrap();
-    let source = example("queens_c").folder;
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/queens_c");
     fs::copy(source.join("routine.toml"), folder.join("routine.toml")).unwrap();
     let header = Path::new(env!("CARGO_MANIFEST_DIR")).join("shims/c");
     let compiled = Command::new("cc")
