@@ -6,7 +6,7 @@ use std::sync::{
 };
 
 use taskwork::{
-    Companion, CompanionContext, JobStatus, StatusProvider,
+    Companion, CompanionContext, JobStatus, Load, StatusProvider,
     display::{Field, JobDisplay, Unit},
 };
 
@@ -65,6 +65,22 @@ impl Progress {
 impl Drop for Running {
     fn drop(&mut self) {
         self.progress.0.running.fetch_sub(self.count, Relaxed);
+    }
+}
+
+/// The numbers of direct calls, which are the only work of a node on the service job: it runs no task of this job.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct DirectCalls(pub(crate) Progress);
+
+impl StatusProvider for DirectCalls {
+    fn status(&self) -> Option<JobStatus> {
+        self.0.status()
+    }
+
+    fn load(&self) -> Load {
+        let Numbers { running, done, failed } = &*self.0.0;
+        let busy = usize::try_from(running.load(Relaxed)).unwrap_or(usize::MAX);
+        Load { busy, ended: done.load(Relaxed) + failed.load(Relaxed), ..Load::default() }
     }
 }
 

@@ -29,7 +29,7 @@ use super::{
 use crate::{
     call::{CallHere, failed},
     host::Host,
-    progress::Progress,
+    progress::{DirectCalls, Progress},
     runtime::spawn_call,
     store::{Body, Outcome},
     wire::ErrorKind,
@@ -43,7 +43,7 @@ pub(super) async fn run(
     mut cx: CompanionContext,
     requests: Requests,
     mut requested: UnboundedReceiver<Request>,
-    provider: Weak<Progress>,
+    provider: Weak<DirectCalls>,
 ) -> Result<(), String> {
     let host = Host::current();
     let (ended, mut ends) = mpsc::unbounded_channel();
@@ -56,7 +56,7 @@ pub(super) async fn run(
         tickets: 0,
         host,
         ended,
-        progress: provider.upgrade().map(|progress| Progress::clone(&progress)).unwrap_or_default(),
+        progress: provider.upgrade().map(|calls| calls.0.clone()).unwrap_or_default(),
     };
     cx.set_status_provider(provider);
     companions().insert(cx.job().clone(), requests.clone());

@@ -31,7 +31,7 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-use crate::progress::Progress;
+use crate::progress::DirectCalls;
 
 pub(crate) use self::{caller::Ended, keeper::keep, message::Spec};
 
@@ -62,9 +62,9 @@ impl Task for Direct {
 
     fn companion(_: &Arc<()>) -> Option<Companion> {
         let (requests, requested) = mpsc::unbounded_channel();
-        let progress = Arc::new(Progress::default());
-        let its = Arc::downgrade(&progress);
-        Some(Companion::new(progress, |cx| companion::run(cx, requests, requested, its)))
+        let calls = Arc::new(DirectCalls::default());
+        let its = Arc::downgrade(&calls);
+        Some(Companion::new(calls, |cx| companion::run(cx, requests, requested, its)))
     }
 
     fn search(&mut self, _: &mut Context<'_, Self>) -> Outcome {
