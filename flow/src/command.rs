@@ -202,7 +202,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         let text = "flow does not use --state: the folder .flow has the records of completed commands, \
                     and the same command continues; leave --state out";
         // A closed standard error must not change the exit code.
-        let _ = writeln!(io::stderr(), "{text}");
+        let _ = writeln!(io::stderr(), "error: {text}");
         return Failure::usage(text).exit_code();
     }
     // All nodes of `solve` are in this process.

@@ -100,8 +100,8 @@ pub(crate) fn is_match(pattern: &str, path: &str) -> bool {
     })
 }
 
-/// Returns the texts for which the `*` stands in the names of the files in a folder, sorted. Files whose names start with
-/// a dot are ignored, and folders.
+/// Returns the sorted texts in place of the `*` in the names of matching files. Ignores folders, and files with a leading
+/// dot.
 pub(crate) fn matches(folder: &Path, pattern: &str) -> io::Result<Vec<String>> {
     let Some((parent, before, after)) = divided(pattern) else {
         let text = "a pattern has one `*`, in the name of the file, such as \"samples/*.fq\"";

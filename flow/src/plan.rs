@@ -56,7 +56,7 @@ pub(crate) struct Step {
 }
 
 impl Plan {
-    /// Plans all commands of a job file; `is_file` tells whether a file exists in its folder.
+    /// Plans all commands of a job file; `is_file` looks for a file in its folder.
     pub(crate) fn new(
         file: &JobFile,
         variables: &Variables,

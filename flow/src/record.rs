@@ -104,7 +104,7 @@ pub(crate) fn claim(folder: &Path, step: &Step) -> io::Result<()> {
     File::options().create(true).append(true).open(place(folder, step)).map(|_| ())
 }
 
-/// Refuses to run commands whose outputs would replace files that flow has not written.
+/// Refuses to replace files without a record of flow.
 pub(crate) fn refuse_overwriting(plan: &Plan, folder: &Path, runs: &[bool]) -> Result<(), String> {
     for (step, _) in plan.steps.iter().zip(runs).filter(|(_, runs)| **runs) {
         let exists = |path: &&String| folder.join(path).symlink_metadata().is_ok();
@@ -174,8 +174,7 @@ pub(crate) struct Selection {
     pub(crate) sources: BTreeMap<String, String>,
 }
 
-/// Selects the commands whose outputs are missing or are not those of their current inputs, and those that read an output
-/// with unknown content. The content of an output is known if the command has a record for its inputs: a deterministic
+/// Selects the commands with missing or outdated outputs, and the readers of outputs with unknown content. The content of an output is known if the command has a record for its inputs: a deterministic
 /// command that runs again writes the recorded content, a nondeterministic one may write another.
 pub(crate) fn select(plan: &Plan, folder: &Path) -> Result<Selection, String> {
     let mut sources = HashMap::new();

@@ -126,7 +126,7 @@ fn failure_reported_to_program_holds_after_restart() {
     );
 }
 
-/// Writes the facts that are to be recorded to the journal, and returns them.
+/// Records all pending facts in the journal, and returns them.
 fn record(graph: &mut Graph) -> Vec<Fact> {
     let actions = graph.actions().into_iter();
     let facts =

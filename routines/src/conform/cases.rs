@@ -388,7 +388,7 @@ fn search_no_offer(suite: &Suite) -> Checked {
 fn search_bound(suite: &Suite) -> Checked {
     let mut peer = Peer::search(suite)?;
     start(&mut peer, "[1,1]", None, f64::INFINITY)?;
-    peer.runtime.set_bound(5.0);
+    peer.runtime.set_bounds([5.0; 2]);
     completes_with_bound(&mut peer, 5)
 }
 
@@ -406,7 +406,7 @@ fn search_unwritten_bound(suite: &Suite) -> Checked {
     peer.runtime.request(Some(Request::Bound));
     // So that the search reads the bound in this time.
     thread::sleep(Duration::from_millis(50));
-    peer.runtime.set_bound(4.0);
+    peer.runtime.set_bounds([4.0; 2]);
     completes_with_bound(&mut peer, 4)
 }
 

@@ -318,7 +318,7 @@ impl Runtime {
         state: Option<&[u8]>,
         bound: f64,
     ) -> Result<(), FrameError> {
-        self.set_bound(bound);
+        self.set_bounds([bound; 2]);
         let argument = state.is_none().then_some(argument);
         let frame = ToRuntime::Search { argument }.frame();
         self.resume(&Frame { bytes: state.unwrap_or_default().to_vec(), ..frame })
@@ -344,12 +344,7 @@ impl Runtime {
         }
     }
 
-    /// Sets the bound that the search reads at the next request.
-    pub(crate) fn set_bound(&self, bound: f64) {
-        self.set_bounds([bound; 2]);
-    }
-
-    /// Sets the bound and its copy, which differ while the bound is being written.
+    /// Sets the bound that the search reads at the next request, and its copy. They differ while the bound is being written.
     pub(crate) fn set_bounds(&self, bounds: [f64; 2]) {
         if let Err(error) = self.page.set_bounds(bounds) {
             tracing::warn!(%error, "the page of a search cannot be written");

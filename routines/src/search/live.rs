@@ -123,7 +123,7 @@ impl Live {
         let is_better = bound < self.bound;
         if is_better {
             self.bound = bound;
-            self.runtime.iter().for_each(|runtime| runtime.set_bound(bound));
+            self.runtime.iter().for_each(|runtime| runtime.set_bounds([bound; 2]));
         }
         is_better
     }

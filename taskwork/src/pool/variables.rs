@@ -256,7 +256,7 @@ mod tests {
         }
     }
 
-    /// A variable whose values are scores; zero has none.
+    /// A variable with its values as scores; zero has none.
     struct Scored;
 
     impl Variable for Scored {

@@ -56,7 +56,7 @@ struct Seen {
     not_sent: usize,
 }
 
-/// The nodes of each job whose companions keep a number, by the number of the test.
+/// The nodes with a number in their companion, by the number of the test.
 static KEEPERS: Mutex<BTreeMap<u64, BTreeSet<NodeId>>> = Mutex::new(BTreeMap::new());
 
 /// The final states of the companions of each job, by the number of the test.

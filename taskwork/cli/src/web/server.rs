@@ -27,8 +27,8 @@ use tokio_rustls::TlsAcceptor;
 use crate::Failure;
 
 /// The maximum number of connections. A further one replaces that with the oldest request, so that slow clients do not
-/// block others. Requests whose deadline is lifted are not replaced: there are fewer event streams, and a further
-/// connection waits if the gateway of routines has so many calls and uploads.
+/// block others. Event streams, calls, uploads and waits lift their deadline and are not replaced: if all connections are
+/// of this kind, a further one waits.
 const CONNECTIONS_MAX: usize = 256;
 /// The maximum number of connections from one address, so that one machine cannot block all others. Connections from
 /// this machine are not limited: a proxy serves many clients.

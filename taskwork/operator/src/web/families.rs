@@ -145,7 +145,7 @@ fn lost_nodes(snapshot: &Snapshot, families: &mut Families) {
     families.add(Kind::Gauge, "node_lost_timestamp_seconds", help, samples);
 }
 
-/// Adds the names of jobs, and the nodes whose loss would cost more than a second of work.
+/// Adds the names of jobs, and the numbers of their unprotected nodes.
 fn descriptions(snapshot: &Snapshot, jobs: &[(&str, &JobAbout)], families: &mut Families) {
     let infos = jobs.iter().filter_map(|(id, job)| {
         let record = job.record.as_ref()?;
