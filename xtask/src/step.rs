@@ -3,9 +3,10 @@
 use std::{
     fmt::Write as _,
     io::{self, BufRead as _, BufReader},
+    panic::resume_unwind,
     process::Stdio,
     sync::{Arc, Mutex, PoisonError, mpsc},
-    thread,
+    thread::{self, ScopedJoinHandle},
     time::{Duration, Instant},
 };
 
@@ -23,6 +24,8 @@ pub(crate) struct Step {
     program: &'static str,
     args: Vec<String>,
     environment: Vec<(&'static str, String)>,
+    /// Whether the next steps start before this one ends.
+    is_concurrent: bool,
 }
 
 struct Finished<'a> {
@@ -40,7 +43,7 @@ impl Step {
         args: impl IntoIterator<Item = &'a str>,
     ) -> Self {
         let args = args.into_iter().map(str::to_owned).collect();
-        Self { name, program, args, environment: Vec::new() }
+        Self { name, program, args, environment: Vec::new(), is_concurrent: false }
     }
 
     /// Creates a cargo step from its arguments as one line without quotes.
@@ -51,6 +54,17 @@ impl Step {
     pub(crate) fn env(mut self, name: &'static str, value: impl Into<String>) -> Self {
         self.environment.push((name, value.into()));
         self
+    }
+
+    /// Lets the next steps start before this one ends. Its lines are printed with its name.
+    pub(crate) fn concurrent(self) -> Self {
+        Self { is_concurrent: true, ..self }
+    }
+
+    /// Lets this step use only the time of the processors that others leave.
+    pub(crate) fn at_low_priority(mut self) -> Self {
+        self.args.splice(0..0, ["-n", "10", self.program].map(str::to_owned));
+        Self { program: "nice", ..self }
     }
 
     /// Returns the command that repeats this step alone in the workspace root.
@@ -71,10 +85,11 @@ impl Step {
         let (is_read, ended) = mpsc::channel::<()>();
         if let Some(stdout) = child.stdout.take() {
             let failures = Arc::clone(failures);
+            let prefix = if self.is_concurrent { [self.name, " | "].concat() } else { String::new() };
             thread::spawn(move || {
                 for line in BufReader::new(stdout).split(b'\n').map_while(io::Result::ok) {
                     let line = String::from_utf8_lossy(&line);
-                    println!("{line}");
+                    println!("{prefix}{line}");
                     failures.lock().unwrap_or_else(PoisonError::into_inner).read(&line);
                 }
                 drop(is_read);
@@ -105,9 +120,27 @@ impl Step {
 /// # Errors
 /// Names every failed step, with the command that repeats it.
 pub(crate) fn run_all(steps: &[Step]) -> Result<()> {
-    let finished: Vec<_> = steps.iter().map(Step::announce_and_run).collect();
-    println!("\n{}", table(&finished));
+    let started = Instant::now();
+    let finished = finish_all(steps);
+    println!("\n{}", table(&finished, started.elapsed()));
     conclude(&finished)
+}
+
+fn finish_all(steps: &[Step]) -> Vec<Finished<'_>> {
+    thread::scope(|scope| {
+        let started: Vec<_> = steps
+            .iter()
+            .map(|step| {
+                let running = scope.spawn(|| step.announce_and_run());
+                if step.is_concurrent { Err(running) } else { Ok(joined(running)) }
+            })
+            .collect();
+        started.into_iter().map(|step| step.unwrap_or_else(joined)).collect()
+    })
+}
+
+fn joined<'a>(running: ScopedJoinHandle<'_, Finished<'a>>) -> Finished<'a> {
+    running.join().unwrap_or_else(|panic| resume_unwind(panic))
 }
 
 /// Runs steps that each need the previous one.
@@ -118,7 +151,7 @@ pub(crate) fn run_chain(steps: &[Step]) -> Result<()> {
     steps.iter().try_for_each(|step| conclude(&[step.announce_and_run()]))
 }
 
-fn table(finished: &[Finished<'_>]) -> String {
+fn table(finished: &[Finished<'_>], total: Duration) -> String {
     let width = finished.iter().map(|done| done.step.name.len()).max().unwrap_or(0);
     let mut table = String::new();
     for done in finished {
@@ -126,7 +159,6 @@ fn table(finished: &[Finished<'_>]) -> String {
         let _infallible =
             writeln!(table, "  {:width$}  {verdict}  {:8.1} s", done.step.name, done.took.as_secs_f64());
     }
-    let total: Duration = finished.iter().map(|done| done.took).sum();
     let failed = finished.iter().filter(|done| done.outcome.is_err()).count();
     let verdict = if failed == 0 { "all passed".to_owned() } else { format!("{failed} FAILED") };
     table + &format!("{} steps in {:.1} s: {verdict}", finished.len(), total.as_secs_f64())
@@ -178,6 +210,17 @@ mod tests {
     }
 
     #[test]
+    fn concurrent_step_runs_with_the_next_ones() {
+        let folder = tempfile::tempdir().expect("a folder can be created");
+        let file = folder.path().join("second").display().to_string();
+        let wait = format!("for i in $(seq 600); do test -e '{file}' && exit; sleep 0.1; done; exit 1");
+        let first = Step::new("first", "sh", ["-c", &wait]).concurrent();
+        let second = Step::new("second", "touch", [file.as_str()]).at_low_priority();
+        assert_eq!(second.line(), format!("nice -n 10 touch {}", quoted(&file)));
+        run_all(&[first, second]).expect("the first one sees the file of the second one");
+    }
+
+    #[test]
     fn failure_names_step_and_command_to_repeat_it() {
         let error = run_all(&[good(), bad(), good()]).expect_err("one of three fails").to_string();
         assert!(error.starts_with("bad failed: exit status: 1"), "{error}");
@@ -214,9 +257,9 @@ mod tests {
         let took = Duration::from_millis(1500);
         let done = |step, outcome| Finished { step, took, outcome, failures: String::new() };
         assert_eq!(
-            table(&[done(&good, Ok(())), done(&bad, Err(anyhow::anyhow!("why")))]),
+            table(&[done(&good, Ok(())), done(&bad, Err(anyhow::anyhow!("why")))], 2 * took),
             "  good  passed       1.5 s\n  bad   FAILED       1.5 s\n2 steps in 3.0 s: 1 FAILED"
         );
-        assert!(table(&[done(&good, Ok(()))]).ends_with("1 steps in 1.5 s: all passed"));
+        assert!(table(&[done(&good, Ok(()))], took).ends_with("1 steps in 1.5 s: all passed"));
     }
 }

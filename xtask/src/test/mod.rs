@@ -37,6 +37,11 @@ const BROWSER_PACKAGES: &[&str] = &["chromium", "chromium-driver"];
 /// The packages that the test of the connector to Slurm needs.
 const SLURM_PACKAGES: &[&str] = &["munge", "slurm-client", "slurmctld", "slurmd"];
 
+/// All targets except for the scenarios: integration tests are chosen by their first letters. All packages, since a choice of
+/// packages has other features of the dependencies.
+const ALL_BUT_SCENARIOS: &str =
+    "test --workspace --no-fail-fast --lib --bins --examples --benches --test [!s]* --test s[!c]*";
+
 /// The tests to run.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
@@ -117,14 +122,17 @@ fn all_steps(long: bool) -> Vec<Step> {
     // One failing crate must not hide the results of the others.
     let mut steps = vec![
         build(),
-        with_threads(Step::cargo("tests", "test --workspace --all-targets --no-fail-fast")),
-        Step::cargo("doc tests", "test --workspace --doc --no-fail-fast"),
+        // Scenarios mostly wait, so the other tests run in the same time.
+        with_threads(Step::cargo("scenarios", "test --workspace --test scenarios")).concurrent(),
+        with_threads(Step::cargo("tests", ALL_BUT_SCENARIOS)).at_low_priority(),
+        Step::cargo("doc tests", "test --workspace --doc --no-fail-fast").at_low_priority(),
         // The other tests of the crate are compiled for nothing here, so they are not optimised.
         Step::cargo(
             "interleavings",
             "test -p taskwork --lib --features loom --config profile.dev.package.taskwork.opt-level=0 \
              interleavings",
-        ),
+        )
+        .at_low_priority(),
     ];
     if long {
         let pages = Step::cargo("pages", "test -p taskwork-tests --test pages -- --ignored");
