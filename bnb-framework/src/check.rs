@@ -49,7 +49,7 @@ impl Error for Mistake {}
 /// It finds
 ///
 /// - a [bound](Problem::bound) that a solution below the state beats, or `None` although there is one, also of
-///   [`quick_bound`](Problem::quick_bound);
+///   [`quick_bound`](crate::Hooks::quick_bound);
 /// - a [`leaf`](Problem::leaf) with a cost that differs from [`cost_of`](Problem::cost_of);
 /// - costs that are not numbers;
 /// - data lost when the problem, a state or its children are sent to another node (`#[serde(skip)]`);
@@ -203,7 +203,7 @@ impl<P: Problem> Walk<P> {
         let state = state_text(&self.state);
         let sent_state: P::State =
             sent("a state", &self.state).map_err(|reason| at(self.depth, reason, &self.state))?;
-        let quick = problem.quick_bound(&mut self.state.clone(), None);
+        let quick = (P::HOOKS.quick_bound)(problem, &mut self.state.clone(), None);
         let there = self.sent.bound(&mut sent_state.clone(), None);
         let bound = problem.bound(&mut self.state, None);
         if bound != there {

@@ -1,5 +1,5 @@
 //! Heuristic solutions, concurrently with the search: each node spends a share of its time on rounds of
-//! [`Problem::construct`] and [`Problem::improve`](crate::Problem::improve).
+//! [`construct`](crate::Hooks::construct) and [`improve`](crate::Hooks::improve).
 //!
 //! The first rounds start shortly after the node has started to search. Each round without an improvement makes the
 //! next ones rarer, and an improvement restores the initial frequency. So the cost is negligible in a search that
@@ -136,9 +136,9 @@ pub(crate) fn round<P: Problem>(
 ) -> Option<(P::Cost, P::Solution)> {
     // Nodes make different rounds.
     let seed = (node.0 ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ number;
-    let new = || problem.construct(seed, stops);
+    let new = || (P::HOOKS.construct)(problem, seed, stops);
     let from = if number % 4 == 1 { new().or_else(|| best.cloned()) } else { best.cloned().or_else(new) }?;
-    let found = problem.improve(&from, seed, stops).unwrap_or(from);
+    let found = (P::HOOKS.improve)(problem, &from, seed, stops).unwrap_or(from);
     Some((problem.cost_of(&found)?, found))
 }
 
@@ -149,7 +149,7 @@ mod tests {
     use serde::{Deserialize, Serialize};
 
     use super::*;
-    use crate::tree::Tree;
+    use crate::{hooks::Hooks, tree::Tree};
 
     const ROUND: Duration = Duration::from_millis(20);
     const STEP: Duration = Duration::from_millis(5);
@@ -196,6 +196,9 @@ mod tests {
     impl Problem for Even {
         type Cost = u64;
         type Solution = u64;
+        const HOOKS: Hooks<Self> = Hooks::<Self>::new()
+            .construct(|_, seed, _| Some(1_000_000 + seed % 1000 * 2))
+            .improve(|_, &number, _, _| number.checked_sub(100));
 
         fn leaf(&self, (): &()) -> Option<u64> {
             None
@@ -211,14 +214,6 @@ mod tests {
 
         fn cost_of(&self, number: &u64) -> Option<u64> {
             number.is_multiple_of(2).then_some(*number)
-        }
-
-        fn construct(&self, seed: u64, _: &dyn Fn() -> bool) -> Option<u64> {
-            Some(1_000_000 + seed % 1000 * 2)
-        }
-
-        fn improve(&self, &number: &u64, _: u64, _: &dyn Fn() -> bool) -> Option<u64> {
-            number.checked_sub(100)
         }
     }
 

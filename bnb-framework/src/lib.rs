@@ -120,6 +120,7 @@
 mod tree;
 mod cost;
 mod problem;
+mod hooks;
 mod options;
 mod enumerate;
 mod incumbent;
@@ -164,6 +165,7 @@ pub use crate::{
     check::{Mistake, check, check_tree},
     cost::{Cost, Goal},
     enumerate::{Enumerate, Enumerator},
+    hooks::Hooks,
     incumbent::Best,
     options::{Collect, Options, Replicable, Split, Strategy, Tolerance},
     problem::Problem,

@@ -100,7 +100,7 @@ impl<P: Problem> Frontier<P> {
         for level in (0..self.levels()).rev() {
             let Some(mut state) = self.state_at(problem, level) else { continue };
             bounds += 1;
-            if let Some(bound) = problem.quick_bound(&mut state, None)
+            if let Some(bound) = (P::HOOKS.quick_bound)(problem, &mut state, None)
                 && contradicts::<P>(cost, bound)
             {
                 return (Some(not_a_bound::<P>(cost, bound, &state)), bounds);

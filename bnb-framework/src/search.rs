@@ -363,8 +363,8 @@ impl<P: Problem> Task for SearchTask<P> {
                 "the search is replicable: what it finds must not depend on what it is told".to_owned()
             );
         }
-        let solution =
-            problem.read_solution(given).ok_or("it does not look like a solution of this problem")?;
+        let solution = (P::HOOKS.read_solution)(problem, given)
+            .ok_or("it does not look like a solution of this problem")?;
         let cost = problem.cost_of(&solution).ok_or("it is no solution, or the program cannot tell")?;
         let said = |cost: P::Cost| format!("a solution of cost {cost:?}");
         let suggested = Suggested::of::<Incumbent<P>>(Best::new(cost, solution), said(cost));

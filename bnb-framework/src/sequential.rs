@@ -167,7 +167,7 @@ impl<P: Problem, const PRUNING: bool> Visitor<P> for Alone<P, PRUNING> {
         let below = self.visit(problem, state);
         if PRUNING && below == Below::Open {
             // It was bounded just before.
-            self.top = problem.quick_bound(&mut state.clone(), self.best);
+            self.top = (P::HOOKS.quick_bound)(problem, &mut state.clone(), self.best);
         }
         below
     }

@@ -234,7 +234,7 @@ impl<P: Problem> Solver<P> {
     }
 
     /// Sets the initial share of the workers' time, from 0 to 1, for the problem's heuristics
-    /// ([`Problem::construct`], [`Problem::improve`]); the default is 0.1. The share falls after each round without
+    /// ([`construct`](crate::Hooks::construct), [`improve`](crate::Hooks::improve)); the default is 0.1. The share falls after each round without
     /// an improvement; an improvement restores it. A search that is [replicable](Self::replicable), that
     /// [collects](Self::collect) solutions or that does not [prune](Self::pruning) uses none.
     #[must_use]
@@ -325,7 +325,7 @@ impl<P: Problem> Solver<P> {
     /// Replaces the problem by its form in which every solution is at a leaf. Returns `None` if the problem has no
     /// such form.
     pub(crate) fn with_every_solution(self) -> Option<Self> {
-        let problem = self.problem.with_every_solution()?;
+        let problem = (P::HOOKS.with_every_solution)(self.problem)?;
         Some(Self { problem, ..self })
     }
 
@@ -346,7 +346,7 @@ impl<P: Problem> Solver<P> {
     ///
     /// # Errors
     /// [`JobError::Setting`] if the heuristics' share is not from 0 to 1, a replicable search collects solutions, a
-    /// search collects solutions of a problem that does not visit [every one](Problem::with_every_solution), or
+    /// search collects solutions of a problem that does not visit [every one](crate::Hooks::with_every_solution), or
     /// pruning is off and an option needs it.
     pub fn job(self) -> Result<Job<SearchTask<P>>, JobError> {
         Ok(self.checked()?.into_parts().0)
@@ -360,8 +360,8 @@ impl<P: Problem> Solver<P> {
         if self.options.collect.is_none() {
             return Ok(self);
         }
-        let reason = "solutions are collected, but this problem does not visit every one: implement \
-                      Problem::with_every_solution, or collect none";
+        let reason = "solutions are collected, but this problem does not visit every one: set \
+                      Hooks::with_every_solution, or collect none";
         self.with_every_solution().ok_or_else(|| JobError::Setting { reason: reason.to_owned() })
     }
 

@@ -363,7 +363,7 @@ impl<'a, 'b, P: Problem, const KIND: u8> Worker<'a, 'b, P, KIND> {
             }
             Unvisited::Below(state) => state,
         };
-        if let Some(bound) = problem.quick_bound(state, self.told_limit()) {
+        if let Some(bound) = (P::HOOKS.quick_bound)(problem, state, self.told_limit()) {
             self.leave(bound);
         }
     }

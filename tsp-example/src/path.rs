@@ -7,7 +7,7 @@
 
 use std::{fmt, sync::OnceLock};
 
-use bnb_framework::{Children, InPlace, Moves, Problem, Tree, picture::Picture};
+use bnb_framework::{Children, Hooks, InPlace, Moves, Problem, Tree};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
 use crate::{
@@ -208,6 +208,12 @@ impl<const N: usize, const W: usize> Tree for PathProblem<N, W> {
 impl<const N: usize, const W: usize> Problem for PathProblem<N, W> {
     type Cost = u64;
     type Solution = Vec<City>;
+    const HOOKS: Hooks<Self> = Hooks::<Self>::new()
+        .construct(|problem, seed, stops| Some(problem.heuristic().construct(&problem.instance, seed, stops)))
+        .improve(|problem, tour, seed, stops| {
+            problem.heuristic().improve(&problem.instance, tour, seed, stops)
+        })
+        .read_solution(|_, given| read_numbered(given));
 
     #[inline]
     fn leaf(&self, state: &PathState<N, W>) -> Option<u64> {
@@ -223,22 +229,6 @@ impl<const N: usize, const W: usize> Problem for PathProblem<N, W> {
 
     fn cost_of(&self, tour: &Vec<City>) -> Option<u64> {
         self.instance.checked_length(tour)
-    }
-
-    fn construct(&self, seed: u64, stops: &dyn Fn() -> bool) -> Option<Vec<City>> {
-        Some(self.heuristic().construct(&self.instance, seed, stops))
-    }
-
-    fn improve(&self, tour: &Vec<City>, seed: u64, stops: &dyn Fn() -> bool) -> Option<Vec<City>> {
-        self.heuristic().improve(&self.instance, tour, seed, stops)
-    }
-
-    fn picture(&self, tour: &Vec<City>) -> Option<Picture> {
-        self.instance.picture(tour)
-    }
-
-    fn read_solution(&self, given: serde_json::Value) -> Option<Vec<City>> {
-        read_numbered(given)
     }
 
     fn solution(&self, leaf: &PathState<N, W>) -> Vec<City> {

@@ -96,10 +96,10 @@ impl<T: Tree> Frontier<T> {
         if !is_in_place::<T>() {
             let mut best = None;
             if !self.children.is_empty() {
-                best = Some(problem.quick_bound(&mut self.state_above_all(problem)?, None)?);
+                best = Some((T::HOOKS.quick_bound)(problem, &mut self.state_above_all(problem)?, None)?);
             }
             for mut root in self.roots.iter().cloned() {
-                let bound = problem.leaf(&root).or_else(|| problem.quick_bound(&mut root, None));
+                let bound = problem.leaf(&root).or_else(|| (T::HOOKS.quick_bound)(problem, &mut root, None));
                 best = best.into_iter().chain(bound).reduce(|a, b| T::GOAL.best(a, b));
             }
             return best;
@@ -108,7 +108,7 @@ impl<T: Tree> Frontier<T> {
         let mut best = None;
         self.open_states(problem, &mut |open| {
             let (Unvisited::State(state) | Unvisited::Below(state)) = open;
-            let bound = problem.leaf(state).or_else(|| problem.quick_bound(state, None));
+            let bound = problem.leaf(state).or_else(|| (T::HOOKS.quick_bound)(problem, state, None));
             best = best.into_iter().chain(bound).reduce(|a, b| T::GOAL.best(a, b));
         });
         best

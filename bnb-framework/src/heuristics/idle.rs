@@ -44,7 +44,7 @@ mod tests {
     use serde::{Deserialize, Serialize};
 
     use super::*;
-    use crate::{solver::Solver, tree::Tree};
+    use crate::{hooks::Hooks, solver::Solver, tree::Tree};
 
     /// A problem with a root that waits for the start of a heuristic.
     #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -70,6 +70,11 @@ mod tests {
     impl Problem for Slow {
         type Cost = u64;
         type Solution = u64;
+        const HOOKS: Hooks<Self> =
+            Hooks::<Self>::new().construct(|_, _, _| Some(COST + 1)).improve(|_, _, _, _| {
+                BEGUN.store(true, Relaxed);
+                Some(COST)
+            });
 
         fn leaf(&self, state: &u8) -> Option<u64> {
             (*state > 0).then_some(COST)
@@ -90,15 +95,6 @@ mod tests {
 
         fn cost_of(&self, solution: &u64) -> Option<u64> {
             Some(*solution)
-        }
-
-        fn construct(&self, _: u64, _: &dyn Fn() -> bool) -> Option<u64> {
-            Some(COST + 1)
-        }
-
-        fn improve(&self, _: &u64, _: u64, _: &dyn Fn() -> bool) -> Option<u64> {
-            BEGUN.store(true, Relaxed);
-            Some(COST)
         }
     }
 

@@ -46,7 +46,7 @@ impl<P: Problem, const KIND: u8> Worker<'_, '_, P, KIND> {
     #[cold]
     pub(super) fn compare_start(&mut self, problem: &P, root: &P::State) {
         let Some(best) = self.best else { return };
-        let seems_wrong = problem.quick_bound(&mut root.clone(), Some(best));
+        let seems_wrong = (P::HOOKS.quick_bound)(problem, &mut root.clone(), Some(best));
         if seems_wrong.is_some_and(|bound| contradicts::<P>(best, bound))
             && let Some(bound) = problem.bound(&mut problem.root(), None)
             && contradicts::<P>(best, bound)

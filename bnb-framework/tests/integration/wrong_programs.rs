@@ -5,8 +5,8 @@
 use std::{collections::VecDeque, ops::Range};
 
 use bnb_framework::{
-    Children, Collect, Goal, InPlace as Steps, Moves, NotNan, OrderedFloat, Problem, Replicable, Solver,
-    Strategy, Tree, check, sequential,
+    Children, Collect, Goal, Hooks, InPlace as Steps, Moves, NotNan, OrderedFloat, Problem, Replicable,
+    Solver, Strategy, Tree, check, sequential,
 };
 use serde::{Deserialize, Serialize};
 
@@ -98,6 +98,10 @@ impl Problem for Knapsack {
     type Cost = OrderedFloat<f64>;
     type Solution = Vec<bool>;
     const GOAL: Goal = Goal::Maximise;
+    const HOOKS: Hooks<Self> = Hooks::<Self>::new().quick_bound(|knapsack, state, best| {
+        let bound = knapsack.bound(state, best);
+        if knapsack.wrong == Wrong::QuickBound { bound.map(|bound| bound - 10.0) } else { bound }
+    });
 
     fn leaf(&self, state: &Packing) -> Option<OrderedFloat<f64>> {
         let is_leaf = state.taken.len() == self.items().len();
@@ -116,11 +120,6 @@ impl Problem for Knapsack {
             Wrong::NanBound if decided == 3 => Some(OrderedFloat(f64::NAN)),
             _ => Some(OrderedFloat(sum)),
         }
-    }
-
-    fn quick_bound(&self, state: &mut Packing, best: Option<OrderedFloat<f64>>) -> Option<OrderedFloat<f64>> {
-        let bound = self.bound(state, best);
-        if self.wrong == Wrong::QuickBound { bound.map(|bound| bound - 10.0) } else { bound }
     }
 
     fn solution(&self, leaf: &Packing) -> Vec<bool> {

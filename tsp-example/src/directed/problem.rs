@@ -3,9 +3,8 @@
 use std::collections::VecDeque;
 
 use bnb_framework::{
-    Problem, Tree,
+    Hooks, Problem, Tree,
     assignment::{Assignment, FORBIDDEN},
-    picture::Picture,
 };
 use serde::{Deserialize, Serialize};
 
@@ -187,6 +186,10 @@ impl Tree for DirectedProblem {
 impl Problem for DirectedProblem {
     type Cost = u64;
     type Solution = Vec<City>;
+    const HOOKS: Hooks<Self> = Hooks::<Self>::new()
+        .construct(|problem, seed, stops| Some(problem.heuristic.construct(&problem.instance, seed, stops)))
+        .improve(|problem, tour, seed, stops| problem.heuristic.improve(&problem.instance, tour, seed, stops))
+        .read_solution(|_, given| read_numbered(given));
 
     fn leaf(&self, state: &DirectedState) -> Option<u64> {
         match &state.next {
@@ -232,21 +235,5 @@ impl Problem for DirectedProblem {
 
     fn cost_of(&self, tour: &Vec<City>) -> Option<u64> {
         self.instance.checked_length(tour)
-    }
-
-    fn construct(&self, seed: u64, stops: &dyn Fn() -> bool) -> Option<Vec<City>> {
-        Some(self.heuristic.construct(&self.instance, seed, stops))
-    }
-
-    fn improve(&self, tour: &Vec<City>, seed: u64, stops: &dyn Fn() -> bool) -> Option<Vec<City>> {
-        self.heuristic.improve(&self.instance, tour, seed, stops)
-    }
-
-    fn picture(&self, tour: &Vec<City>) -> Option<Picture> {
-        self.instance.picture(tour)
-    }
-
-    fn read_solution(&self, given: serde_json::Value) -> Option<Vec<City>> {
-        read_numbered(given)
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{cell::RefCell, collections::VecDeque};
 
-use bnb_framework::{Problem, Tree, picture::Picture};
+use bnb_framework::{Hooks, Problem, Tree};
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -191,6 +191,10 @@ impl Tree for OneTreeProblem {
 impl Problem for OneTreeProblem {
     type Cost = u64;
     type Solution = Vec<City>;
+    const HOOKS: Hooks<Self> = Hooks::<Self>::new()
+        .construct(|problem, seed, stops| Some(problem.heuristic.construct(&problem.instance, seed, stops)))
+        .improve(|problem, tour, seed, stops| problem.heuristic.improve(&problem.instance, tour, seed, stops))
+        .read_solution(|_, given| read_numbered(given));
 
     fn leaf(&self, state: &OneTreeState) -> Option<u64> {
         match &state.next {
@@ -210,22 +214,6 @@ impl Problem for OneTreeProblem {
 
     fn cost_of(&self, tour: &Vec<City>) -> Option<u64> {
         self.instance.checked_length(tour)
-    }
-
-    fn construct(&self, seed: u64, stops: &dyn Fn() -> bool) -> Option<Vec<City>> {
-        Some(self.heuristic.construct(&self.instance, seed, stops))
-    }
-
-    fn improve(&self, tour: &Vec<City>, seed: u64, stops: &dyn Fn() -> bool) -> Option<Vec<City>> {
-        self.heuristic.improve(&self.instance, tour, seed, stops)
-    }
-
-    fn picture(&self, tour: &Vec<City>) -> Option<Picture> {
-        self.instance.picture(tour)
-    }
-
-    fn read_solution(&self, given: serde_json::Value) -> Option<Vec<City>> {
-        read_numbered(given)
     }
 
     fn solution(&self, leaf: &OneTreeState) -> Vec<City> {

@@ -18,7 +18,7 @@ mod time;
 
 use std::ops::RangeInclusive;
 
-use bnb_framework::{Children, InPlace, Moves, Problem, Tree};
+use bnb_framework::{Children, Hooks, InPlace, Moves, Problem, Tree};
 use serde::{Deserialize, Serialize};
 
 pub use self::program::{Arguments, main};
@@ -338,6 +338,9 @@ impl Problem for FlowShop {
     /// The jobs in order, from 0.
     type Solution = Vec<u16>;
     const WORST_LAST: bool = true;
+    const HOOKS: Hooks<Self> = Hooks::<Self>::new()
+        .construct(|shop, seed, stops| Some(shop.inserted(seed, stops)))
+        .improve(|shop, order, seed, stops| shop.bettered(order, seed, stops));
 
     fn leaf(&self, order: &Order) -> Option<u32> {
         if order.front.len() + order.back.len() < self.jobs {
@@ -365,13 +368,5 @@ impl Problem for FlowShop {
         let mut sorted = order.clone();
         sorted.sort_unstable();
         sorted.iter().map(|&job| usize::from(job)).eq(0..self.jobs).then(|| self.makespan(order))
-    }
-
-    fn construct(&self, seed: u64, stops: &dyn Fn() -> bool) -> Option<Vec<u16>> {
-        Some(self.inserted(seed, stops))
-    }
-
-    fn improve(&self, order: &Vec<u16>, seed: u64, stops: &dyn Fn() -> bool) -> Option<Vec<u16>> {
-        self.bettered(order, seed, stops)
     }
 }

@@ -180,12 +180,12 @@ proptest! {
 
     #[test]
     fn heuristics_depend_on_the_seed_alone(shop in shops(1..15), seed: u64) {
-        let order = shop.construct(seed, &|| false).unwrap();
+        let order = shop.inserted(seed, &|| false);
         let makespan = shop.cost_of(&order).unwrap();
-        prop_assert_eq!(shop.construct(seed, &|| false), Some(order.clone()));
+        prop_assert_eq!(shop.inserted(seed, &|| false), order.clone());
         // A heuristic that is stopped at once still returns a solution.
-        prop_assert!(shop.construct(seed, &|| true).is_some_and(|order| shop.cost_of(&order).is_some()));
-        prop_assert_eq!(shop.improve(&order, seed, &|| true), None);
+        prop_assert!(shop.cost_of(&shop.inserted(seed, &|| true)).is_some());
+        prop_assert_eq!(shop.bettered(&order, seed, &|| true), None);
         prop_assert!(makespan >= least_possible(&shop));
     }
 }
@@ -198,8 +198,8 @@ fn least_possible(shop: &FlowShop) -> u32 {
 fn round_improves_poor_order_reproducibly() {
     let shop = FlowShop::generate(20, 5, 873_654_221);
     let poor: Vec<u16> = (0..20).collect();
-    let better = shop.improve(&poor, 7, &|| false).unwrap();
-    assert_eq!(shop.improve(&poor, 7, &|| false), Some(better.clone()));
+    let better = shop.bettered(&poor, 7, &|| false).unwrap();
+    assert_eq!(shop.bettered(&poor, 7, &|| false), Some(better.clone()));
     let makespan = shop.cost_of(&better).unwrap();
     assert!((1278..=1300).contains(&makespan), "{makespan}");
 }
@@ -210,6 +210,6 @@ fn large_instances_have_start_solution() {
         let shop = FlowShop::generate(jobs, machines, 5);
         let (makespan, order) = shop.start_order();
         assert_eq!(shop.cost_of(&order), Some(makespan));
-        assert!(makespan <= shop.makespan(&shop.construct(0, &|| false).unwrap()));
+        assert!(makespan <= shop.makespan(&shop.inserted(0, &|| false)));
     }
 }

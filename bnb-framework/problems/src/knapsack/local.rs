@@ -135,7 +135,7 @@ impl Knapsack {
     }
 
     /// Fills the knapsack in order, with some items left out unless the seed is 0, and exchanges items.
-    pub(super) fn greedy(&self, seed: u64, stops: &dyn Fn() -> bool) -> Vec<usize> {
+    pub fn construct(&self, seed: u64, stops: &dyn Fn() -> bool) -> Vec<usize> {
         let mut random = Random::new(seed);
         let mut filling = self.filling();
         filling.fill(|| seed != 0 && random.below(LEAVES_ONE_OF) == 0, stops);
@@ -148,12 +148,7 @@ impl Knapsack {
     }
 
     /// Returns a more valuable set than a given one, if a round of random changes and exchanges finds one.
-    pub(super) fn exchange(
-        &self,
-        items: &[usize],
-        seed: u64,
-        stops: &dyn Fn() -> bool,
-    ) -> Option<Vec<usize>> {
+    pub fn improve(&self, items: &[usize], seed: u64, stops: &dyn Fn() -> bool) -> Option<Vec<usize>> {
         let given = self.value_of(items)?;
         let mut is_given = vec![false; self.all.len()];
         for &place in items {

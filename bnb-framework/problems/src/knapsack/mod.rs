@@ -115,7 +115,7 @@ impl ParseProblem for Knapsack {
 
     /// Returns a good packing, after a fixed amount of work.
     fn start(&self) -> Option<(u64, Vec<usize>)> {
-        let mut packing = self.construct(0, &|| false)?;
+        let mut packing = self.construct(0, &|| false);
         for seed in 0..START_ROUNDS {
             packing = self.improve(&packing, seed, &|| false).unwrap_or(packing);
         }
@@ -138,7 +138,7 @@ impl Knapsack {
         let items = (0..).zip(&all).map(item).filter(|item| item.weight <= capacity).collect();
         let mut knapsack = Self { capacity, all, items, price: Price::NONE, value_of_all, decimals };
         knapsack.items.sort_unstable_by(|&a, &b| Price::NONE.order(a, b));
-        let known = knapsack.greedy(0, &|| knapsack.items.len() > price::ITEMS_MAX);
+        let known = knapsack.construct(0, &|| knapsack.items.len() > price::ITEMS_MAX);
         let known = knapsack.value_of(&known).unwrap_or(0);
         knapsack.price = Price::best(&knapsack.items, capacity, known);
         let price = knapsack.price;

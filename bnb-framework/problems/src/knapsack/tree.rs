@@ -9,7 +9,7 @@
 
 use std::collections::VecDeque;
 
-use bnb_framework::{Goal, Problem, Tree};
+use bnb_framework::{Goal, Hooks, Problem, Tree};
 use serde::{Deserialize, Serialize};
 
 use super::{Item, Knapsack, price::signed};
@@ -210,6 +210,9 @@ impl Problem for Knapsack {
     /// The positions of the items in the file, from 0, in order.
     type Solution = Vec<usize>;
     const GOAL: Goal = Goal::Maximise;
+    const HOOKS: Hooks<Self> = Hooks::<Self>::new()
+        .construct(|knapsack, seed, stops| Some(knapsack.construct(seed, stops)))
+        .improve(|knapsack, items, seed, stops| knapsack.improve(items, seed, stops));
 
     fn leaf(&self, packing: &Packing) -> Option<u64> {
         let Set { value, room, low, high, must_change, .. } = packing.set;
@@ -233,13 +236,5 @@ impl Problem for Knapsack {
 
     fn cost_of(&self, items: &Vec<usize>) -> Option<u64> {
         self.value_of(items)
-    }
-
-    fn construct(&self, seed: u64, stops: &dyn Fn() -> bool) -> Option<Vec<usize>> {
-        Some(self.greedy(seed, stops))
-    }
-
-    fn improve(&self, items: &Vec<usize>, seed: u64, stops: &dyn Fn() -> bool) -> Option<Vec<usize>> {
-        self.exchange(items, seed, stops)
     }
 }

@@ -1,6 +1,8 @@
 //! Heuristics for cliques: random greedy starts, and a tabu search that adds, swaps and drops vertices (Q.
 //! Wu, J.-K. Hao and F. Glover, MN/TS, 2012).
 
+use bnb_framework::Problem;
+
 use super::{MaxClique, set::Set};
 use crate::random::Random;
 
@@ -44,7 +46,7 @@ pub(super) struct Walk<'a, const W: usize, const WEIGHTED: bool> {
 
 impl<const W: usize, const WEIGHTED: bool> MaxClique<W, WEIGHTED> {
     /// Returns the heaviest of some greedy cliques.
-    pub(super) fn greedy(&self, seed: u64, stops: &dyn Fn() -> bool) -> Vec<usize> {
+    pub fn construct(&self, seed: u64, stops: &dyn Fn() -> bool) -> Vec<usize> {
         let mut walk = Walk::new(self, seed);
         let mut best = (-1, Set::EMPTY);
         for _ in 0..STARTS {
@@ -60,12 +62,8 @@ impl<const W: usize, const WEIGHTED: bool> MaxClique<W, WEIGHTED> {
     }
 
     /// Returns a heavier clique than a given one, if a round of local search from there finds one.
-    pub(super) fn walk_from(
-        &self,
-        clique: &[usize],
-        seed: u64,
-        stops: &dyn Fn() -> bool,
-    ) -> Option<Vec<usize>> {
+    pub fn improve(&self, clique: &Vec<usize>, seed: u64, stops: &dyn Fn() -> bool) -> Option<Vec<usize>> {
+        self.cost_of(clique)?;
         let mut walk = Walk::new(self, seed);
         let mut is_given = vec![false; self.order.len()];
         for &vertex in clique {

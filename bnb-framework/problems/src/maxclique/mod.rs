@@ -19,7 +19,7 @@ mod penalty;
 mod program;
 mod set;
 
-use bnb_framework::{Children, Goal, InPlace, Moves, Problem, Tree, cli::DisplaySolution};
+use bnb_framework::{Children, Goal, Hooks, InPlace, Moves, Problem, Tree, cli::DisplaySolution};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -98,7 +98,7 @@ impl<const W: usize, const WEIGHTED: bool> MaxClique<W, WEIGHTED> {
 impl<const W: usize, const WEIGHTED: bool> MaxClique<W, WEIGHTED> {
     /// Returns a good clique and its cost, after a fixed amount of work.
     pub fn start(&self) -> Option<(u32, Vec<usize>)> {
-        let mut clique = self.construct(0, &|| false)?;
+        let mut clique = self.construct(0, &|| false);
         for seed in 0..START_ROUNDS {
             clique = self.improve(&clique, seed, &|| false).unwrap_or(clique);
         }
@@ -205,8 +205,11 @@ impl<const W: usize, const WEIGHTED: bool> Problem for MaxClique<W, WEIGHTED> {
     type Solution = Vec<usize>;
     const GOAL: Goal = Goal::Maximise;
     const WORST_LAST: bool = true;
-    // Cliques that only vertices tried before could extend may or may not be reported.
-    const EVERY_SOLUTION: bool = false;
+    const HOOKS: Hooks<Self> = Hooks::<Self>::new()
+        // Cliques that only vertices tried before could extend may or may not be reported.
+        .with_every_solution(|_| None)
+        .construct(|problem, seed, stops| Some(problem.construct(seed, stops)))
+        .improve(|problem, clique, seed, stops| problem.improve(clique, seed, stops));
 
     fn leaf(&self, clique: &Clique<W>) -> Option<u32> {
         clique.open.is_empty().then_some(clique.weight)
@@ -228,15 +231,6 @@ impl<const W: usize, const WEIGHTED: bool> Problem for MaxClique<W, WEIGHTED> {
         let sound = vertices.is_sorted_by(|a, b| a < b) && vertices.iter().all(|&v| v < self.order.len());
         let weight = |&vertex: &usize| if WEIGHTED { self.graph.weight(vertex) } else { 1 };
         (sound && self.graph.is_clique(vertices)).then(|| vertices.iter().map(weight).sum())
-    }
-
-    fn construct(&self, seed: u64, stops: &dyn Fn() -> bool) -> Option<Vec<usize>> {
-        Some(self.greedy(seed, stops))
-    }
-
-    fn improve(&self, clique: &Vec<usize>, seed: u64, stops: &dyn Fn() -> bool) -> Option<Vec<usize>> {
-        self.cost_of(clique)?;
-        self.walk_from(clique, seed, stops)
     }
 }
 

@@ -25,7 +25,7 @@ mod tree;
 use std::process::ExitCode;
 
 use bnb_framework::{
-    Problem,
+    Hooks, Problem,
     cli::{self, DisplaySolution, ParseProblem},
     words::ReadError,
 };
@@ -134,12 +134,15 @@ impl Problem for Qap {
     type Cost = i64;
     /// The place of each facility, from 0.
     type Solution = Vec<usize>;
-    /// Only one of symmetric solutions is visited.
-    const EVERY_SOLUTION: bool = false;
-
-    fn with_every_solution(self) -> Option<Self> {
-        Some(self.without_symmetry())
-    }
+    const HOOKS: Hooks<Self> = Hooks::<Self>::new()
+        .quick_bound(|qap, placing, best| match placing.low {
+            i64::MIN => qap.bound(placing, best), // the root
+            known => Some(known),
+        })
+        // Only one of symmetric solutions is visited.
+        .with_every_solution(|qap| Some(qap.without_symmetry()))
+        .construct(|qap, seed, stops| qap.searched(None, seed, stops))
+        .improve(|qap, places, seed, stops| qap.searched(Some(places), seed, stops));
 
     fn leaf(&self, placing: &Placing) -> Option<i64> {
         (placing.placed == self.size).then_some(placing.cost)
@@ -182,11 +185,6 @@ impl Problem for Qap {
         Some(bound)
     }
 
-    /// Returns the bound known when the state was created. Only the root's bound has to be computed.
-    fn quick_bound(&self, placing: &mut Placing, best: Option<i64>) -> Option<i64> {
-        if placing.low > i64::MIN { Some(placing.low) } else { self.bound(placing, best) }
-    }
-
     fn solution(&self, placing: &Placing) -> Vec<usize> {
         let mut placed: Vec<(usize, usize)> = placing.placed().collect();
         placed.sort_by_key(|&(facility, _)| facility);
@@ -197,14 +195,6 @@ impl Problem for Qap {
         let mut sorted = places.clone();
         sorted.sort_unstable();
         sorted.iter().copied().eq(0..self.size).then(|| self.cost(places))
-    }
-
-    fn construct(&self, seed: u64, stops: &dyn Fn() -> bool) -> Option<Vec<usize>> {
-        self.searched(None, seed, stops)
-    }
-
-    fn improve(&self, places: &Vec<usize>, seed: u64, stops: &dyn Fn() -> bool) -> Option<Vec<usize>> {
-        self.searched(Some(places), seed, stops)
     }
 }
 

@@ -207,10 +207,10 @@ proptest! {
                 calls.get() > 60
             }
         };
-        let places = qap.construct(seed, &stops()).unwrap();
-        prop_assert_eq!(qap.construct(seed, &stops()), Some(places.clone()));
+        let places = qap.searched(None, seed, &stops()).unwrap();
+        prop_assert_eq!(qap.searched(None, seed, &stops()), Some(places.clone()));
         let cost = qap.cost_of(&places).unwrap();
-        let better = qap.improve(&places, seed, &stops());
+        let better = qap.searched(Some(&places), seed, &stops());
         prop_assert!(better.is_none_or(|better| qap.cost_of(&better).is_some_and(|it| it < cost)));
         for (a, b) in [(0, qap.size - 1), (qap.size / 2, 0)] {
             let mut swapped = places.clone();
@@ -246,7 +246,7 @@ proptest! {
     ) {
         let calls = std::cell::Cell::new(0);
         let stops = || calls.replace(calls.get() + 1) > 60;
-        let better = if improves { qap.improve(&places, 1, &stops) } else { None };
+        let better = if improves { qap.searched(Some(&places), 1, &stops) } else { None };
         let places = better.unwrap_or(places);
         let cost = qap.cost(&places);
         let limit = beside.map(|beside| cost + beside);
