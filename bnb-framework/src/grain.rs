@@ -207,7 +207,7 @@ impl Timing {
     }
 }
 
-/// Returns the [order](taskwork::Task::order) of a task that starts at `place`, from 0 to 1 in the order of the
+/// Returns the [order](taskwork::Hooks::order) of a task that starts at `place`, from 0 to 1 in the order of the
 /// sequential search, given the number of splits that led to it.
 #[expect(
     clippy::cast_possible_truncation,

@@ -1,12 +1,9 @@
 //! The search loop of the paper's figure 4, as a task of the runtime.
 
-use std::{
-    panic::{AssertUnwindSafe, catch_unwind},
-    time::Duration,
-};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use serde::{Deserialize, Serialize};
-use taskwork::{Context, Idle, Outcome, Suggested, Task, Variables};
+use taskwork::{Context, Hooks, Outcome, Suggested, Task, Variables};
 
 use crate::{
     agenda::Agenda,
@@ -326,6 +323,11 @@ impl<P: Problem> Open<P> {
 impl<P: Problem> Task for SearchTask<P> {
     type Shared = Instance<P>;
     type Output = Tally<P>;
+    const HOOKS: Hooks<Self> = Hooks::<Self>::new()
+        .outlook(|task| task.outlook)
+        .order(|task| task.order)
+        .idle(heuristics::idle::make_round)
+        .suggest(suggest);
 
     fn variables(declare: &mut Variables) {
         declare.declare::<Incumbent<P>>().declare::<Spending>().declare::<Shortlist<P>>();
@@ -341,34 +343,6 @@ impl<P: Problem> Task for SearchTask<P> {
             }
         }));
         searched.unwrap_or_else(|panic| resume_with_remedy(panic))
-    }
-
-    fn outlook(&self) -> Option<f64> {
-        self.outlook
-    }
-
-    fn order(&self) -> u64 {
-        self.order
-    }
-
-    fn idle(idle: &Idle<'_, Self>) -> Option<Duration> {
-        heuristics::idle::make_round(idle)
-    }
-
-    /// Accepts a solution if the problem can compute its cost.
-    fn suggest(instance: &Instance<P>, given: serde_json::Value) -> Result<Suggested, String> {
-        let Instance { problem, options, .. } = instance;
-        if options.replicable.is_some() {
-            return Err(
-                "the search is replicable: what it finds must not depend on what it is told".to_owned()
-            );
-        }
-        let solution = (P::HOOKS.read_solution)(problem, given)
-            .ok_or("it does not look like a solution of this problem")?;
-        let cost = problem.cost_of(&solution).ok_or("it is no solution, or the program cannot tell")?;
-        let said = |cost: P::Cost| format!("a solution of cost {cost:?}");
-        let suggested = Suggested::of::<Incumbent<P>>(Best::new(cost, solution), said(cost));
-        Ok(suggested.compared::<Incumbent<P>>(move |best| said(best.cost)))
     }
 
     fn split(&mut self, instance: &Instance<P>) -> Option<Self> {
@@ -387,4 +361,18 @@ impl<P: Problem> Task for SearchTask<P> {
         let Self { outlook, top, .. } = *self;
         Some(Self { open, share_left, outlook, order, splits, top, gave: 0, reach: Reach::Anything })
     }
+}
+
+/// Accepts a solution if the problem can compute its cost.
+fn suggest<P: Problem>(instance: &Instance<P>, given: serde_json::Value) -> Result<Suggested, String> {
+    let Instance { problem, options, .. } = instance;
+    if options.replicable.is_some() {
+        return Err("the search is replicable: what it finds must not depend on what it is told".to_owned());
+    }
+    let solution =
+        (P::HOOKS.read_solution)(problem, given).ok_or("it does not look like a solution of this problem")?;
+    let cost = problem.cost_of(&solution).ok_or("it is no solution, or the program cannot tell")?;
+    let said = |cost: P::Cost| format!("a solution of cost {cost:?}");
+    let suggested = Suggested::of::<Incumbent<P>>(Best::new(cost, solution), said(cost));
+    Ok(suggested.compared::<Incumbent<P>>(move |best| said(best.cost)))
 }

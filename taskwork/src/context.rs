@@ -375,7 +375,7 @@ impl<'a, T: Task> Context<'a, T> {
         self.pool.done(self.worker).add(Figures::attos(share));
     }
 
-    /// Updates the task's [`Task::outlook`].
+    /// Updates the task's [outlook](crate::Hooks::outlook).
     pub fn set_outlook(&self, outlook: Option<f64>) {
         self.pool.at_work(self.worker).set(outlook);
     }

@@ -34,11 +34,11 @@
 //! | `Serialize`, of queued tasks | `take`, `unload`, `begin_cut` | of the driver |
 //! | `Serialize`, of a running task and its children, for a cut | a worker | of the worker |
 //! | `Serialize`, of outputs | `ready_cut`, or a worker | of the caller |
-//! | `Deserialize`, of tasks; `Task::outlook` | `put` | of the driver |
-//! | `Deserialize`, of the shared data; `Task::companion` | `Kind::open` | a separate one: it may be large |
+//! | `Deserialize`, of tasks; `Hooks::outlook` | `put` | of the driver |
+//! | `Deserialize`, of the shared data; `Hooks::companion` | `Kind::open` | a separate one: it may be large |
 //! | the future of the companion | `Host::start` | of the companion; a panic fails the job |
 //! | `Output::merge`, for the result | `merge` | a separate one: it may take long |
-//! | `Task::suggest` | `suggest` | a separate one, with a time limit |
+//! | `Hooks::suggest` | `suggest` | a separate one, with a time limit |
 //! | `Variable::improves`, and its values' serde | `variables` | of the caller that has the value |
 //!
 //! While a worker merges an output into the batch, `ready_cut` returns that the cut will be ready later: the

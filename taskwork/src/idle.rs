@@ -10,7 +10,7 @@ use crate::{
     variable::Variable,
 };
 
-/// The view of a worker without a task, for [`Task::idle`].
+/// The view of a worker without a task, for [`Hooks::idle`](crate::Hooks::idle).
 pub struct Idle<'a, T: Task> {
     pool: &'a Pool<T>,
     stops: &'a dyn Fn() -> bool,
@@ -72,5 +72,5 @@ impl<T: Task> fmt::Debug for Idle<'_, T> {
     }
 }
 
-/// The function that runs on a worker without a task: see [`Task::idle`].
+/// The function that runs on a worker without a task: see [`Hooks::idle`](crate::Hooks::idle).
 pub(crate) type IdleWork<'a> = &'a dyn Fn(&dyn Fn() -> bool) -> Option<Duration>;

@@ -141,6 +141,7 @@
 //! search loop, the frontier and the incumbent.
 
 mod task;
+mod hooks;
 mod output;
 mod variable;
 mod context;
@@ -193,6 +194,7 @@ pub use crate::{
     config::{Limits, NODES_MAX, WORKERS_MAX},
     context::{Context, Hunger},
     figures::{Figures, Histogram, WorkerTimes},
+    hooks::Hooks,
     id::{Attempt, IdError, JobId, NodeId, TaskId},
     idle::Idle,
     job::Job,

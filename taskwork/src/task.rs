@@ -1,16 +1,8 @@
 //! The interface that a program implements: a [`Task`] with its [`Output`] and [`Variables`].
 
-use std::{sync::Arc, time::Duration};
-
 use serde::{Serialize, de::DeserializeOwned};
 
-use crate::{
-    companion::Companion,
-    context::Context,
-    idle::Idle,
-    output::Output,
-    variable::{Suggested, Variables},
-};
+use crate::{context::Context, hooks::Hooks, output::Output, variable::Variables};
 
 /// A piece of work that can be searched and split (paper, 3.1 and 3.7).
 ///
@@ -27,6 +19,8 @@ pub trait Task: Serialize + DeserializeOwned + Send + Sized + 'static {
     type Shared: Serialize + DeserializeOwned + Send + Sync + 'static;
     /// The output of tasks. The outputs of all tasks are merged, each exactly once.
     type Output: Output;
+    /// The optional functions, for frameworks and operators; by default none.
+    const HOOKS: Hooks<Self> = Hooks::new();
 
     /// Declares the variables that the tasks of this program share; by default none.
     fn variables(_declare: &mut Variables) {}
@@ -35,47 +29,6 @@ pub trait Task: Serialize + DeserializeOwned + Send + Sized + 'static {
     /// [`Outcome::Migrate`], and a later call, possibly on another machine, continues from the state left in
     /// `self`.
     fn search(&mut self, cx: &mut Context<'_, Self>) -> Outcome;
-
-    /// Returns a bound on the best that may be found in the task, for observers: nothing in it is better than
-    /// this number, where smaller is better. `None` if no bound is known. Must be cheap: it is called for queued
-    /// tasks.
-    fn outlook(&self) -> Option<f64> {
-        None
-    }
-
-    /// Returns the task's rank in the order in which queued tasks are started, and given to other nodes: smaller
-    /// numbers first, and equal ones in queue order. By default 0. Must be cheap: it is called
-    /// whenever a task is queued.
-    fn order(&self) -> u64 {
-        0
-    }
-
-    /// Returns the companion to run next to the pool of a job, on each node that works on the job. By default none.
-    fn companion(_shared: &Arc<Self::Shared>) -> Option<Companion> {
-        None
-    }
-
-    /// Uses a worker that is idle although the job is not over, for work that helps all tasks but is not a task, such
-    /// as the search for a better solution. By default does nothing.
-    ///
-    /// The worker counts as idle: it takes the next task as soon as this returns, so [`Idle::stops`] must be called
-    /// at least every millisecond, and when it returns true this must return soon. Several workers of a node may
-    /// call this concurrently. Returns the time after which to call it again if there is still no task then; `None`
-    /// means not before the worker has had a task. It is not called on nodes that work on several jobs.
-    ///
-    /// Neither the result nor the completion of a job may depend on it. If it panics, the job fails.
-    fn idle(_idle: &Idle<'_, Self>) -> Option<Duration> {
-        None
-    }
-
-    /// Parses and checks a suggestion of a user for a running job (`taskwork inject`), such as a better
-    /// solution, and returns it as a value of a variable. By default no suggestions are accepted.
-    ///
-    /// # Errors
-    /// The reason for the rejection, which is shown to the user.
-    fn suggest(_shared: &Self::Shared, _given: serde_json::Value) -> Result<Suggested, String> {
-        Err("this program takes no suggestions".to_owned())
-    }
 
     /// Splits off a part of the work, disjoint from the rest; `None` if no part is worth splitting
     /// off.

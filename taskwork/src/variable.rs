@@ -25,7 +25,7 @@ pub trait Variable: 'static {
     /// and itself.
     fn improves(new: &Self::Value, old: &Self::Value) -> bool;
     /// Returns the score of a value, for display; by default none. The unit is that of
-    /// [`Task::outlook`](crate::Task::outlook), which is negated if larger is better.
+    /// [`Hooks::outlook`](crate::Hooks::outlook), which is negated if larger is better.
     fn score(_value: &Self::Value) -> Option<Score> {
         None
     }

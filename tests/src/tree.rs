@@ -13,7 +13,8 @@ use std::{
 use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
 use taskwork::{
-    Companion, Context, Job, Limits, Node, Outcome, Release, Task, Variable, Variables, client::Connect,
+    Companion, Context, Hooks, Job, Limits, Node, Outcome, Release, Task, Variable, Variables,
+    client::Connect,
 };
 use taskwork_cli::{Failure, Kinds, NoMore, Prepared, Program, ProgressDisplay, Shown};
 
@@ -242,16 +243,15 @@ const SMALL_DEPTH: u32 = 6;
 impl Task for Tree {
     type Shared = Shape;
     type Output = u64;
-
-    fn variables(declare: &mut Variables) {
-        declare.declare::<Largest>();
-    }
-
-    fn companion(shape: &Arc<Shape>) -> Option<Companion> {
+    const HOOKS: Hooks<Self> = Hooks::<Self>::new().companion(|shape| {
         shape.companion.then(|| {
             let greetings = Arc::new(Greetings::default());
             Companion::new(Arc::clone(&greetings), |cx| greetings::run(cx, greetings))
         })
+    });
+
+    fn variables(declare: &mut Variables) {
+        declare.declare::<Largest>();
     }
 
     fn search(&mut self, cx: &mut Context<'_, Self>) -> Outcome {

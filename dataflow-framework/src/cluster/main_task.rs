@@ -11,7 +11,7 @@ use std::{
 
 use dataflow_view::Observation;
 use serde::{Deserialize, Serialize, Serializer, de::DeserializeOwned, ser::Error as _};
-use taskwork::{Companion, Context, Job, Outcome, Output, Report, Task};
+use taskwork::{Companion, Context, Hooks, Job, Outcome, Output, Report, Task};
 
 use super::{
     companion,
@@ -238,8 +238,7 @@ impl<P: Program> Main<P> {
 impl<P: Program> Task for Main<P> {
     type Shared = Given<P::Arguments>;
     type Output = Returned;
-
-    fn companion(given: &Arc<Given<P::Arguments>>) -> Option<Companion> {
+    const HOOKS: Hooks<Self> = Hooks::<Self>::new().companion(|given| {
         let tasks = Tasks::new(P::tasks_of(&given.arguments)).map_err(|error| error.to_string());
         let tasks = tasks.and_then(|mut tasks| tasks.change(&given.task_options).map(|()| tasks));
         let (tasks, wrong) = match tasks {
@@ -254,7 +253,7 @@ impl<P: Program> Task for Main<P> {
                 None => companion::run(cx, workflow_node).await,
             }
         }))
-    }
+    });
 
     fn search(&mut self, cx: &mut Context<'_, Self>) -> Outcome {
         let Some(Handle(workflow_node)) = cx.companion::<Handle>() else {

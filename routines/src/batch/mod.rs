@@ -22,10 +22,10 @@ mod simulation;
 #[cfg(test)]
 mod tests;
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, time::Duration};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use taskwork::{Companion, Context, Job, Outcome, Task};
+use taskwork::{Context, Hooks, Job, Outcome, Task};
 
 use self::{
     live::Live,
@@ -160,10 +160,8 @@ impl Batch {
 impl Task for Batch {
     type Shared = Order;
     type Output = Tally;
-
-    fn companion(order: &Arc<Order>) -> Option<Companion> {
-        Some(Calls::companion(order.space.len()))
-    }
+    const HOOKS: Hooks<Self> =
+        Hooks::<Self>::new().companion(|order| Some(Calls::companion(order.space.len())));
 
     fn search(&mut self, cx: &mut Context<'_, Self>) -> Outcome {
         self.work(cx).unwrap_or_else(|reason| {

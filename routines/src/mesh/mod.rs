@@ -25,7 +25,7 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
-use taskwork::{Companion, Context, Job, JobId, Labels, Outcome, Task};
+use taskwork::{Companion, Context, Hooks, Job, JobId, Labels, Outcome, Task};
 use tokio::{
     sync::{mpsc, oneshot},
     time::{Instant, sleep},
@@ -59,13 +59,12 @@ impl Direct {
 impl Task for Direct {
     type Shared = ();
     type Output = u64;
-
-    fn companion(_: &Arc<()>) -> Option<Companion> {
+    const HOOKS: Hooks<Self> = Hooks::<Self>::new().companion(|_| {
         let (requests, requested) = mpsc::unbounded_channel();
         let calls = Arc::new(DirectCalls::default());
         let its = Arc::downgrade(&calls);
         Some(Companion::new(calls, |cx| companion::run(cx, requests, requested, its)))
-    }
+    });
 
     fn search(&mut self, _: &mut Context<'_, Self>) -> Outcome {
         Outcome::Complete

@@ -19,13 +19,10 @@ mod live;
 #[cfg(test)]
 mod tests;
 
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
-use taskwork::{Companion, Context, Job, Outcome, Task, Variables};
+use taskwork::{Context, Hooks, Job, Outcome, Task, Variables};
 
 use self::live::Live;
 pub(crate) use self::{
@@ -196,13 +193,10 @@ fn progress(cx: &Context<'_, Foreign>) -> Progress {
 impl Task for Foreign {
     type Shared = Order;
     type Output = Counts;
+    const HOOKS: Hooks<Self> = Hooks::<Self>::new().companion(|_| Some(Progress::companion()));
 
     fn variables(declare: &mut Variables) {
         declare.declare::<Best>();
-    }
-
-    fn companion(_: &Arc<Order>) -> Option<Companion> {
-        Some(Progress::companion())
     }
 
     fn search(&mut self, cx: &mut Context<'_, Self>) -> Outcome {

@@ -7,7 +7,7 @@
 //!
 //! ```
 //! use std::sync::{Arc, atomic::{AtomicUsize, Ordering::Relaxed}};
-//! use taskwork::{Companion, CompanionContext, CompanionEvent, Context, Outcome, Task};
+//! use taskwork::{Companion, CompanionContext, CompanionEvent, Context, Hooks, Outcome, Task};
 //!
 //! /// Greets every node that joins, and counts the greetings.
 //! async fn greet(mut cx: CompanionContext, heard: Arc<AtomicUsize>) -> Result<(), String> {
@@ -28,11 +28,10 @@
 //! impl Task for Count {
 //!     type Shared = ();
 //!     type Output = u64;
-//!
-//!     fn companion(_shared: &Arc<()>) -> Option<Companion> {
+//!     const HOOKS: Hooks<Self> = Hooks::<Self>::new().companion(|_shared| {
 //!         let heard = Arc::new(AtomicUsize::new(0));
 //!         Some(Companion::new(Arc::clone(&heard), |cx| greet(cx, heard)))
-//!     }
+//!     });
 //!
 //!     fn search(&mut self, cx: &mut Context<'_, Self>) -> Outcome {
 //!         // A task reaches the companion of the node that it is on.

@@ -16,6 +16,7 @@ use crate::{
     context::Context,
     envelope::{Envelope, TASK_BYTES_MAX},
     holdings::Basis,
+    hooks::Hooks,
     id::{NodeId, TaskId},
     task::{Outcome, Task},
     wire::codec,
@@ -157,10 +158,7 @@ impl<'de> Deserialize<'de> for Unreadable {
 impl Task for Unreadable {
     type Shared = ();
     type Output = ();
-
-    fn outlook(&self) -> Option<f64> {
-        panic!("there is no outlook")
-    }
+    const HOOKS: Hooks<Self> = Hooks::<Self>::new().outlook(|_| panic!("there is no outlook"));
 
     fn search(&mut self, _: &mut Context<'_, Self>) -> Outcome {
         Outcome::Complete

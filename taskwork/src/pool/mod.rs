@@ -100,7 +100,7 @@ pub(crate) struct Entry<T: Task> {
     /// The task's outlook when it was queued: it does not change while the task is queued, and the program's code
     /// is not called under a lock.
     pub(crate) outlook: Option<f64>,
-    /// The task's [order](Task::order) when it was queued.
+    /// The task's [order](crate::Hooks::order) when it was queued.
     pub(crate) order: u64,
     /// The basis on which it belongs to this node.
     pub(crate) basis: Basis,
@@ -191,7 +191,7 @@ impl<T: Task> Pool<T> {
         let mut variables = Variables::default();
         T::variables(&mut variables);
         let (companion, unstarted) =
-            T::companion(&shared).map(|Companion { handle, run }| (handle, run)).unzip();
+            (T::HOOKS.companion)(&shared).map(|Companion { handle, run }| (handle, run)).unzip();
         Self {
             node,
             shared,
@@ -412,8 +412,8 @@ impl<T: Task> Entry<T> {
             spawned: Spawned::Nothing,
             deaths: Deaths::default(),
             output,
-            outlook: task.outlook(),
-            order: task.order(),
+            outlook: (T::HOOKS.outlook)(&task),
+            order: (T::HOOKS.order)(&task),
             basis: Basis::FIRM,
             lineage: Lineage::default(),
             task,

@@ -441,7 +441,7 @@ impl<T: Task> Queued<T> {
 }
 
 impl<T: Task> State<T> {
-    /// Queues a task among those of the same [order](Task::order).
+    /// Queues a task among those of the same [order](crate::Hooks::order).
     fn queue(&mut self, queued: Queued<T>, end: End) {
         let order = |queued: &Queued<T>| queued.entry.order;
         let first = || self.tasks.iter().position(|other| order(other) >= order(&queued));

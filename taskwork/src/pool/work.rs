@@ -39,7 +39,7 @@ pub(super) const SHOWN_ENCODED_BYTES_MAX: usize = 256 << 10;
 pub(crate) enum PoolFault {
     #[error("task {task} panicked: {message}")]
     Panicked { task: TaskId, lineage: Lineage, message: String },
-    #[error("the program panicked on a worker without a task, in Task::idle: {message}")]
+    #[error("the program panicked on a worker without a task, in Hooks::idle: {message}")]
     PanickedIdle { message: String },
     #[error("task {task} returned Migrate although nothing asked it to")]
     Deserted { task: TaskId },
@@ -347,7 +347,7 @@ impl<T: Task> Work for Pool<T> {
 
     fn suggest(&self, given: serde_json::Value) -> Result<(bool, String), String> {
         // The suggestion comes from outside and is read by the program's own code, which may panic.
-        let read = catch_unwind(AssertUnwindSafe(|| T::suggest(&self.shared, given)));
+        let read = catch_unwind(AssertUnwindSafe(|| (T::HOOKS.suggest)(&self.shared, given)));
         let Suggested { variable, value, mut said, describe } =
             read.map_err(|_| "the program has panicked at what was given".to_owned())??;
         let slot = self.variables.slot_of(variable);

@@ -81,7 +81,7 @@ impl<T: Task> Pool<T> {
 
     /// Lets the program use a worker without a task. Returns the time of the next call.
     fn idle(&self, stops: &dyn Fn() -> bool) -> Option<Duration> {
-        catch_unwind(AssertUnwindSafe(|| T::idle(&Idle::new(self, stops)))).unwrap_or_else(|panic| {
+        catch_unwind(AssertUnwindSafe(|| (T::HOOKS.idle)(&Idle::new(self, stops)))).unwrap_or_else(|panic| {
             self.fail(PoolFault::PanickedIdle { message: message(&*panic) });
             None
         })

@@ -11,8 +11,8 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 use taskwork::{
-    Companion, CompanionContext, CompanionEvent, Context, Job, Messenger, NodeId, NotSent, Outcome, Output,
-    Refusal, Task,
+    Companion, CompanionContext, CompanionEvent, Context, Hooks, Job, Messenger, NodeId, NotSent, Outcome,
+    Output, Refusal, Task,
 };
 
 /// The behaviour of a job's companions.
@@ -197,10 +197,7 @@ impl Output for Counted {
 impl Task for Count {
     type Shared = Shared;
     type Output = Counted;
-
-    fn companion(shared: &Arc<Shared>) -> Option<Companion> {
-        Some(companion(shared))
-    }
+    const HOOKS: Hooks<Self> = Hooks::<Self>::new().companion(|shared| Some(companion(shared)));
 
     fn search(&mut self, cx: &mut Context<'_, Self>) -> Outcome {
         let store = cx.companion::<Store>().expect("there is one on each node");

@@ -7,7 +7,7 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
-use taskwork::{Context, Idle, Job, Outcome, Task, Variable, Variables};
+use taskwork::{Context, Hooks, Job, Outcome, Task, Variable, Variables};
 
 /// The progress of a job.
 struct Stage;
@@ -46,6 +46,16 @@ impl Task for Disturbs {
     /// The number of the test.
     type Shared = usize;
     type Output = u64;
+    const HOOKS: Hooks<Self> = Hooks::<Self>::new().idle(|idle| {
+        idle.set_var::<Stage>(idle.get_var::<Stage>().map_or(BEGUN, |stage| *stage));
+        let until = Instant::now() + TIME_LIMIT;
+        while !idle.stops() && Instant::now() < until {
+            thread::yield_now();
+        }
+        assert!(idle.stops(), "it remains true");
+        STOPPED[*idle.shared()].fetch_add(1, Relaxed);
+        Some(Duration::ZERO)
+    });
 
     fn variables(declare: &mut Variables) {
         declare.declare::<Stage>();
@@ -71,17 +81,6 @@ impl Task for Disturbs {
             assert!(Instant::now() < until, "no worker is idle, or one does not stop its own work");
             thread::yield_now();
         }
-    }
-
-    fn idle(idle: &Idle<'_, Self>) -> Option<Duration> {
-        idle.set_var::<Stage>(idle.get_var::<Stage>().map_or(BEGUN, |stage| *stage));
-        let until = Instant::now() + TIME_LIMIT;
-        while !idle.stops() && Instant::now() < until {
-            thread::yield_now();
-        }
-        assert!(idle.stops(), "it remains true");
-        STOPPED[*idle.shared()].fetch_add(1, Relaxed);
-        Some(Duration::ZERO)
     }
 
     fn split(&mut self, _: &usize) -> Option<Self> {
@@ -110,6 +109,7 @@ struct Waits;
 impl Task for Waits {
     type Shared = ();
     type Output = u64;
+    const HOOKS: Hooks<Self> = Hooks::<Self>::new().idle(|_| panic!("an idle worker of the test"));
 
     fn search(&mut self, cx: &mut Context<'_, Self>) -> Outcome {
         let until = Instant::now() + TIME_LIMIT;
@@ -118,10 +118,6 @@ impl Task for Waits {
             thread::yield_now();
         }
         Outcome::Migrate
-    }
-
-    fn idle(_: &Idle<'_, Self>) -> Option<Duration> {
-        panic!("an idle worker of the test");
     }
 
     fn split(&mut self, (): &()) -> Option<Self> {
@@ -133,5 +129,5 @@ impl Task for Waits {
 fn idle_worker_panic_fails_the_job() {
     let failed = Job::new(Waits, ()).workers(2).run();
     let said = failed.unwrap_err().to_string();
-    assert!(said.contains("Task::idle") && said.contains("an idle worker of the test"), "{said}");
+    assert!(said.contains("Hooks::idle") && said.contains("an idle worker of the test"), "{said}");
 }

@@ -9,7 +9,7 @@ pub(crate) mod workflow;
 use std::{cell::RefCell, sync::Arc, time::Duration};
 
 use serde::{Deserialize, Serialize};
-use taskwork::{Companion, Context, Outcome, Task, Variable, Variables};
+use taskwork::{Companion, Context, Hooks, Outcome, Task, Variable, Variables};
 
 pub(crate) use self::shapes::{Shape, State, mix};
 use self::tour::Tour;
@@ -167,13 +167,11 @@ impl Walk {
 impl Task for Walk {
     type Shared = Shape;
     type Output = Done;
+    const HOOKS: Hooks<Self> = Hooks::<Self>::new()
+        .companion(|shape| shape.has_companions().then(|| Companion::new(Arc::new(()), companion::run)));
 
     fn variables(declare: &mut Variables) {
         declare.declare::<Shortest>();
-    }
-
-    fn companion(shape: &Arc<Shape>) -> Option<Companion> {
-        shape.has_companions().then(|| Companion::new(Arc::new(()), companion::run))
     }
 
     fn search(&mut self, cx: &mut Context<'_, Self>) -> Outcome {

@@ -1,5 +1,5 @@
 //! A worker that has spun without getting a task: it sleeps, and periodically runs the program's
-//! [idle function](crate::Task::idle).
+//! [idle function](crate::Hooks::idle).
 //!
 //! It counts as idle all the time: the queue is hungry, the node steals, and an added task is taken by this worker
 //! as soon as the program checks whether to stop.
