@@ -364,7 +364,7 @@ fn shortened(text: &str) -> String {
 
 /// Returns a value as it is on another node.
 fn sent<V: Serialize + DeserializeOwned>(what: &str, value: &V) -> Result<V, String> {
-    taskwork::sent(value).map_err(|error| format!("{what}, {}, {error}", std::any::type_name::<V>()))
+    taskwork::check::sent(value).map_err(|error| format!("{what}, {}, {error}", std::any::type_name::<V>()))
 }
 
 /// Serializes a value for comparison.

@@ -159,7 +159,7 @@ mod state_tests;
 
 pub use ordered_float::{NotNan, OrderedFloat};
 pub use taskwork;
-pub use taskwork::{Figures, JobError, Output, Release, State, Stopper};
+pub use taskwork::{JobError, Output, Release, State, Stopper, report::Figures};
 
 pub use crate::{
     check::{Mistake, check, check_tree},

@@ -3,7 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use serde::{Deserialize, Serialize};
-use taskwork::{Context, Hooks, Outcome, Suggested, Task, Variables};
+use taskwork::{Context, Hooks, Outcome, Task, Variables, lowlevel::Suggested};
 
 use crate::{
     agenda::Agenda,

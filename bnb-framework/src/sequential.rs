@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use taskwork::Figures;
+use taskwork::report::Figures;
 
 use crate::{
     enumerate::Enumerate,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use taskwork::{Client, ClientError, Figures, Job, JobError, Report, State, Stopper};
+use taskwork::{Client, ClientError, Job, JobError, Report, State, Stopper, report::Figures};
 
 use crate::{
     cost::{Cost, Goal},
@@ -296,8 +296,8 @@ impl<P: Problem> Solver<P> {
     }
 
     /// Submits the search to the nodes of a cluster, which run [`SearchTask<P>`](SearchTask) under its [default
-    /// name](taskwork::NodeBuilder::task). All search options apply; the [stopper](Self::stopper) cancels the search,
-    /// and [progress](Self::on_progress) is reported, while [`SubmittedSearch::solved`] waits for its end.
+    /// name](taskwork::node::NodeBuilder::task). All search options apply; the [stopper](Self::stopper) cancels the
+    /// search, and [progress](Self::on_progress) is reported, while [`SubmittedSearch::solved`] waits for its end.
     ///
     /// # Errors
     /// As for [`job`](Self::job) and [`Client::submit`]; also if a number of nodes or workers, or a directory for the

@@ -24,9 +24,9 @@ pub struct Options {
     /// worker per thread.
     pub cores: u32,
     /// The memory that a call takes, in bytes. The running calls of a node together take no more than the memory of
-    /// the [node](taskwork::NodeBuilder::memory_bytes).
+    /// the [node](taskwork::node::NodeBuilder::memory_bytes).
     pub memory: u64,
-    /// The [labels](taskwork::NodeBuilder::labels) that a node must have, by name or with a value (`name=value`).
+    /// The [labels](taskwork::node::NodeBuilder::labels) that a node must have, by name or with a value (`name=value`).
     #[serde(deserialize_with = "needs::deserialize")]
     pub needs: &'static [&'static str],
     /// Whether calls are distributed over all nodes in turn, regardless of the places of their data: for calls that

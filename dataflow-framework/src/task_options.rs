@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fmt, num::NonZero};
 
-use taskwork::{LabelError, Labels};
+use taskwork::{Labels, node::LabelError};
 
 use crate::{
     needs::{self, Needs},

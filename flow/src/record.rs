@@ -13,7 +13,7 @@ use std::{
 
 use dataflow_framework::cli::Failure;
 use serde::{Deserialize, Serialize};
-use taskwork::OutputFile;
+use taskwork::lowlevel::OutputFile;
 
 use crate::plan::{Plan, Step};
 

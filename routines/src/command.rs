@@ -17,7 +17,10 @@ use std::{
 
 use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use serde_json::{json, value::RawValue};
-use taskwork::{Client, JobId, Kinds, LabelError, Labels, Release};
+use taskwork::{
+    Client, JobId, Labels, Release,
+    node::{Kinds, LabelError},
+};
 use taskwork_cli::{
     Failure,
     command::{

@@ -6,7 +6,7 @@ use std::sync::{
 };
 
 use taskwork::{
-    Companion, CompanionContext, JobStatus, Load, StatusProvider,
+    companion::{Companion, CompanionContext, JobStatus, Load, StatusProvider},
     display::{Field, JobDisplay, Unit},
 };
 

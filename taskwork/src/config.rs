@@ -93,7 +93,7 @@ pub struct Limits {
     /// The time that a node has to leave after a signal, in milliseconds. In the last third it parks the
     /// tasks that no other node has accepted; at the end it terminates, even if it still waits for something.
     pub drain_deadline_ms: u64,
-    /// The maximum time for which a node that leaves a job waits for its [companion](crate::Companion) to rescue its
+    /// The maximum time for which a node that leaves a job waits for its [companion](crate::companion) to rescue its
     /// data, in milliseconds. If the node leaves by a deadline, the maximum is half of the remaining time.
     pub rescue_ms: u64,
     /// The number of jobs that are over and not yet forgotten. Older ones are forgotten, except those that another job

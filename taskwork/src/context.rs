@@ -369,7 +369,7 @@ impl<'a, T: Task> Context<'a, T> {
     }
 
     /// Reports that `share` (of 1) of the whole job is done, as estimated by the program. The sum over all
-    /// tasks is shown to observers ([`Figures::share`](crate::Figures::share)).
+    /// tasks is shown to observers ([`Figures::share`](crate::report::Figures::share)).
     #[inline]
     pub fn progressed(&self, share: f64) {
         self.pool.done(self.worker).add(Figures::attos(share));
@@ -397,7 +397,7 @@ impl<'a, T: Task> Context<'a, T> {
         self.pool.worked_here()
     }
 
-    /// Returns the handle of the [companion](crate::Companion) on the task's current node; `None` if the
+    /// Returns the handle of the [companion](crate::companion::Companion) on the task's current node; `None` if the
     /// program has none, or its handle is of another type.
     pub fn companion<H: Send + Sync + 'static>(&self) -> Option<&'a H> {
         self.pool.companion.as_deref()?.downcast_ref()

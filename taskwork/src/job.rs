@@ -26,9 +26,9 @@ use crate::{
 /// | setting | within this process | on a cluster |
 /// |---|---|---|
 /// | root task, shared data, [`start_value`](Self::start_value), [`kind`](Self::kind) | used | used |
-/// | [`nodes`](Self::nodes), [`workers`](Self::workers), [`limits`](Self::limits) | used | set for each [node](crate::NodeBuilder) |
+/// | [`nodes`](Self::nodes), [`workers`](Self::workers), [`limits`](Self::limits) | used | set for each [node](crate::node::NodeBuilder) |
 /// | [`state`](Self::state) | used | ZooKeeper keeps the state |
-/// | [`stopper`](Self::stopper), [`scaler`](Self::scaler), [`on_progress`](Self::on_progress) | used | see [`Submitted`](crate::client::Submitted) and [`NodeBuilder`](crate::NodeBuilder) |
+/// | [`stopper`](Self::stopper), [`scaler`](Self::scaler), [`on_progress`](Self::on_progress) | used | see [`Submitted`](crate::client::Submitted) and [`NodeBuilder`](crate::node::NodeBuilder) |
 /// | [`name`](Self::name), [`attempts_max`](Self::attempts_max), [`deaths_max`](Self::deaths_max), [`require`](Self::require), [`after`](Self::after), [`stay_open`](Self::stay_open), [`weight`](Self::weight), [`priority`](Self::priority), [`exclusive`](Self::exclusive) | ignored | used |
 ///
 /// ```
@@ -143,7 +143,7 @@ impl<T: Task> Job<T> {
     }
 
     /// Sets the name under which the program's nodes have this type of task, if they have
-    /// [several](crate::NodeBuilder::kinds). For a run within this process it only matters if that keeps its
+    /// [several](crate::node::NodeBuilder::kinds). For a run within this process it only matters if that keeps its
     /// [state](Self::state).
     #[must_use]
     pub fn kind(mut self, kind: impl Into<Cow<'static, str>>) -> Self {
@@ -179,7 +179,7 @@ impl<T: Task> Job<T> {
     }
 
     /// Sets the labels that a node of a cluster must have to work on the job: see
-    /// [`NodeBuilder::labels`](crate::NodeBuilder::labels). The job waits until there is such a node. Not
+    /// [`NodeBuilder::labels`](crate::node::NodeBuilder::labels). The job waits until there is such a node. Not
     /// used for a run within this process.
     #[must_use]
     pub fn require(mut self, labels: Labels) -> Self {
@@ -230,15 +230,15 @@ impl<T: Task> Job<T> {
         self
     }
 
-    /// Sets the number of nodes within this process, 1 by default, at most [`NODES_MAX`](crate::NODES_MAX).
+    /// Sets the number of nodes within this process, 1 by default, at most [`NODES_MAX`](crate::node::NODES_MAX).
     #[must_use]
     pub fn nodes(mut self, nodes: usize) -> Self {
         self.local.nodes = nodes;
         self
     }
 
-    /// Sets the number of workers of each node within this process, at most [`WORKERS_MAX`](crate::WORKERS_MAX); by
-    /// default the number of processors, shared among the nodes.
+    /// Sets the number of workers of each node within this process, at most [`WORKERS_MAX`](crate::node::WORKERS_MAX);
+    /// by default the number of processors, shared among the nodes.
     #[must_use]
     pub fn workers(mut self, workers: usize) -> Self {
         self.local.workers = Some(workers);

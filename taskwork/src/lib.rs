@@ -77,7 +77,7 @@
 //! | [`Context::potential_split`] | marks a point where a part of the task could be split off | one load |
 //! | [`Context::get_var`], [`set_var`](Context::set_var) | the [`Variable`]s that all tasks share, such as the best solution | one load, one compare |
 //! | [`Context::output`] | the output of this task: an [`Output`], merged exactly once | nothing |
-//! | [`Context::companion`] | the framework's [`Companion`] on this node, if it has one | nothing |
+//! | [`Context::companion`] | the framework's [`Companion`](companion::Companion) on this node, if it has one | nothing |
 //! | [`Context::spawn`] | creates a child task for a part of the work; [`Outcome::Wait`] waits for all spawned tasks | |
 //! | [`Context::waker`] | lets an external event end the task's waiting | |
 //!
@@ -129,8 +129,8 @@
 //! ```
 //!
 //! Nodes work only on jobs of their own [`Release`]: start and submit with the same build. By default a node accepts
-//! connections only from its own machine; [`listen`](NodeBuilder::listen) sets another address. If a node is lost,
-//! the others continue from its last write, about a second earlier, and the result counts each task once.
+//! connections only from its own machine; [`listen`](node::NodeBuilder::listen) sets another address. If a node is
+//! lost, the others continue from its last write, about a second earlier, and the result counts each task once.
 //!
 //! [`client`] describes jobs, progress and cancellation, and [`client::blocking`] works without `async`. With the crate
 //! `taskwork-cli` a program has the commands `node` and `submit`; the command `taskwork` shows and controls clusters.
@@ -138,7 +138,22 @@
 //! # Frameworks
 //!
 //! Most programs that look for a best solution are shorter with the crate `bnb-framework`, which provides the
-//! search loop, the frontier and the incumbent.
+//! search loop, the frontier and the incumbent. A framework sets optional functions of its task ([`Hooks`]).
+//!
+//! # Modules
+//!
+//! The root has the names that a program with a task needs. The others are in modules:
+//!
+//! | module | contents |
+//! |---|---|
+//! | [`client`] | submitting, watching and controlling jobs; the records of a cluster |
+//! | [`node`](mod@node) | nodes within a process: settings, addresses, kinds of tasks, health |
+//! | [`report`] | results, progress and figures of a job, and its errors |
+//! | [`id`] | the names of nodes, tasks, jobs and attempts |
+//! | [`check`](mod@check) | tests of a task |
+//! | [`companion`], [`display`] | for frameworks: services next to the pool of a job, and the display of its jobs |
+//! | [`view`] | for operators: one view of a cluster, computed from events |
+//! | [`lowlevel`] | for frameworks and commands: idle workers, suggestions, files, encoding |
 
 mod task;
 mod hooks;
@@ -146,14 +161,14 @@ mod output;
 mod variable;
 mod context;
 mod idle;
-mod companion;
+pub mod companion;
 mod job;
 mod local;
-mod report;
+pub mod report;
 mod release;
 mod state;
-mod node;
-mod id;
+pub mod node;
+pub mod id;
 mod config;
 mod figures;
 mod outlook;
@@ -163,8 +178,9 @@ mod holdings;
 mod scope;
 mod toggles;
 mod output_file;
-mod check;
+pub mod check;
 pub mod display;
+pub mod lowlevel;
 pub mod view;
 mod pool;
 mod erased;
@@ -185,30 +201,20 @@ pub mod fuzzing;
 pub mod simulation;
 
 pub use crate::{
-    check::{CheckError, Drill, SentError, check, check_by, sent},
-    client::{Client, ClientBuilder, ClientError},
-    companion::{
-        Companion, CompanionContext, CompanionEvent, JobStatus, Journal, JournalError, Load, Messenger,
-        NotSent, Refusal, Rescue, StatusProvider, Written,
-    },
-    config::{Limits, NODES_MAX, WORKERS_MAX},
-    context::{Context, Hunger},
-    figures::{Figures, Histogram, WorkerTimes},
+    check::check,
+    client::{Client, ClientError},
+    config::Limits,
+    context::Context,
     hooks::Hooks,
-    id::{Attempt, IdError, JobId, NodeId, TaskId},
-    idle::Idle,
+    id::{JobId, NodeId},
     job::Job,
-    node::{Address, Node, NodeBuilder, NodeError},
-    outlook::Outlook,
+    node::Node,
     output::Output,
-    output_file::OutputFile,
     pool::Waker,
-    release::{Release, ReleaseError},
-    report::{CoordinationError, JobError, Progress, Report, Scaler, SetAside, StateError, Stopper},
-    shell::{kinds::Kinds, memory::available_memory, pulse::Health},
+    release::Release,
+    report::{JobError, Progress, Report, Stopper},
     state::State,
     task::{Outcome, Task},
-    variable::{Score, Suggested, Variable, Variables},
-    wire::codec::{DecodeError, EncodeError},
+    variable::{Score, Variable, Variables},
 };
-pub use zk::{LabelError, Labels};
+pub use zk::Labels;

@@ -18,18 +18,23 @@ use tokio::{
 };
 use zk::{ClusterPaths, Connect, Labels};
 
+pub use crate::{
+    config::{NODES_MAX, WORKERS_MAX},
+    shell::{kinds::Kinds, pulse::Health},
+};
+pub use zk::LabelError;
+
 use crate::{
     client::{Client, ClientError},
-    config::{Limits, WORKERS_MAX},
+    config::Limits,
     job::ONLY_KIND,
     local::check,
     release::Release,
     shell::{
         errors::{SeatError, ServeError},
-        kinds::Kinds,
         memory,
         platform::{Advertise, HostName, Machine},
-        pulse::{Health, Pulse},
+        pulse::Pulse,
         serve::{Brought, ServeSetup, serve},
     },
     task::Task,
@@ -258,7 +263,7 @@ impl NodeBuilder {
     ///
     /// # Errors
     /// If the settings are invalid; or if other machines could reach the node although no credentials are
-    /// set, and the client was not created [for a trusted network](crate::ClientBuilder::insecure).
+    /// set, and the client was not created [for a trusted network](crate::client::ClientBuilder::insecure).
     pub fn serve(self) -> Result<Node, NodeError> {
         let release = self.release.map_err(NodeError::Client)?.inner().clone();
         let invalid = |reason: String| NodeError::Invalid { reason };

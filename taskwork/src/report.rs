@@ -5,10 +5,14 @@ use std::{fmt, io, sync::Arc, time::Duration};
 use thiserror::Error;
 use tokio::sync::{Notify, watch};
 
+pub use crate::{
+    figures::{Figures, Histogram, WorkerTimes},
+    outlook::Outlook,
+};
+
 use crate::{
     config::NODES_MAX,
     display::JobDisplay,
-    figures::Figures,
     pool::VariableTable,
     task::Task,
     variable::{Variable, Variables},
@@ -72,7 +76,7 @@ pub struct Progress {
     pub figures: Figures,
     /// The number of nodes that have reported to work on it.
     pub nodes: usize,
-    /// The display that the job's companion provides ([`StatusProvider`](crate::StatusProvider)), if any.
+    /// The display that the job's companion provides ([`StatusProvider`](crate::companion::StatusProvider)), if any.
     pub display: Option<JobDisplay>,
     /// The time since the start of the run.
     pub elapsed: Duration,

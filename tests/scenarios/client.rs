@@ -11,8 +11,9 @@ use std::{
 use bnb_framework::{Solver, cli::ParseProblem as _, lowlevel::SearchTask};
 use bnb_problems::knapsack::Knapsack;
 use taskwork::{
-    Client, ClientError, Job, JobId, Node, Release, WORKERS_MAX,
+    Client, ClientError, Job, JobId, Node, Release,
     client::{Connect, ErrorKind, JobState, Stage, blocking},
+    node::WORKERS_MAX,
 };
 use taskwork_tests::{
     cluster::Cluster,

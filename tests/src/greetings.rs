@@ -8,7 +8,8 @@ use std::{
 };
 
 use taskwork::{
-    CompanionContext, CompanionEvent, JobStatus, NodeId, Progress, StatusProvider,
+    NodeId, Progress,
+    companion::{CompanionContext, CompanionEvent, JobStatus, StatusProvider},
     display::{Cell, Column, Document, Field, Format, JobDisplay, Offer, Picture, Row, Table, Unit},
 };
 use taskwork_cli::{LogColumn, ProgressDisplay};

@@ -13,8 +13,8 @@ use std::{
 use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
 use taskwork::{
-    Companion, Context, Hooks, Job, Limits, Node, Outcome, Release, Task, Variable, Variables,
-    client::Connect,
+    Context, Hooks, Job, Limits, Node, Outcome, Release, Task, Variable, Variables, client::Connect,
+    companion::Companion,
 };
 use taskwork_cli::{Failure, Kinds, NoMore, Prepared, Program, ProgressDisplay, Shown};
 

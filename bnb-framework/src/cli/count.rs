@@ -8,7 +8,7 @@ use std::{
 
 use clap::Args;
 use serde_json::{Value, json};
-use taskwork::Figures;
+use taskwork::report::Figures;
 use taskwork_cli::{Failure, Kinds, Prepared, Program, ProgressDisplay, Shown};
 
 use super::program::{Checking, checked};

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use taskwork::Idle;
+use taskwork::lowlevel::Idle;
 
 use super::{ROUND, round};
 use crate::{

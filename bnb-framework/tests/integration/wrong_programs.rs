@@ -173,7 +173,7 @@ fn correct_program_has_no_mistake() {
     check(&knapsack).unwrap();
     let solved = Solver::new(knapsack.clone()).workers(1).run().unwrap();
     assert_eq!(solved.best.map(|best| best.cost), Some(OrderedFloat(BEST)));
-    taskwork::check_by(
+    taskwork::check::check_by(
         || Solver::new(knapsack.clone()).job().unwrap(),
         |report| {
             format!(
@@ -272,7 +272,7 @@ fn skipped_state_is_found_by_both_checks() {
         &checked(Wrong::SkippedState),
         &["at depth 0, the children are others on a node", "#[serde(skip)]"],
     );
-    let message = taskwork::check_by(
+    let message = taskwork::check::check_by(
         || Solver::new(Knapsack::new(Wrong::SkippedState)).job().unwrap(),
         |report| {
             format!(

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use taskwork::{CompanionContext, CompanionEvent, Refusal};
+use taskwork::companion::{CompanionContext, CompanionEvent, Refusal};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 
 use super::{journaling::Journaling, workflow_node::WorkflowNode};

@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use taskwork::{Journal, JournalError, Written};
+use taskwork::companion::{Journal, JournalError, Written};
 
 use super::leading::Leading;
 use crate::{

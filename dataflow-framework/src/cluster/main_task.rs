@@ -11,7 +11,7 @@ use std::{
 
 use dataflow_view::Observation;
 use serde::{Deserialize, Serialize, Serializer, de::DeserializeOwned, ser::Error as _};
-use taskwork::{Companion, Context, Hooks, Job, Outcome, Output, Report, Task};
+use taskwork::{Context, Hooks, Job, Outcome, Output, Report, Task, companion::Companion};
 
 use super::{
     companion,

@@ -4,7 +4,7 @@
 use dataflow_view::{Observation, Summary, Trace};
 use serde_json::json;
 use taskwork::{
-    JobStatus, Load, StatusProvider,
+    companion::{JobStatus, Load, StatusProvider},
     display::{Document, Format, JobDisplay, Offer},
 };
 

@@ -10,7 +10,10 @@ use std::{
     },
 };
 
-use taskwork::{JobStatus, Messenger, NodeId, Rescue, Waker};
+use taskwork::{
+    NodeId, Waker,
+    companion::{JobStatus, Messenger, Rescue},
+};
 use tokio::sync::Notify;
 
 use super::{

@@ -19,7 +19,7 @@ use std::{
     str::FromStr,
 };
 
-use taskwork::OutputFile;
+use taskwork::lowlevel::OutputFile;
 
 pub use self::run::Run;
 #[cfg(feature = "cli")]

@@ -113,7 +113,7 @@ fn publish_again_removes_partial_file_of_killed_attempt() -> io::Result<()> {
         let operation = data.operation().expect("a program has one");
         let mut left = None;
         // An attempt that was killed leaves the file that its closure sees.
-        taskwork::OutputFile::new(&to).attempt_of(&operation).write(|to| {
+        taskwork::lowlevel::OutputFile::new(&to).attempt_of(&operation).write(|to| {
             let entry = fs::read_dir(place.path())?.next().expect("there is a temporary file")?;
             left = Some(entry.path());
             to.write_all(b"part")

@@ -8,7 +8,7 @@ use std::{
     thread,
 };
 
-use taskwork::Load;
+use taskwork::companion::Load;
 use tokio::time::Instant;
 
 use super::{

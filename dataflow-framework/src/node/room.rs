@@ -65,7 +65,7 @@ impl Drop for Room {
 
 /// Returns the memory available to this process, in bytes.
 fn memory() -> u64 {
-    match taskwork::available_memory() {
+    match taskwork::lowlevel::available_memory() {
         0 => MEMORY_BYTES,
         bytes => bytes,
     }

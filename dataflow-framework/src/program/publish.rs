@@ -61,7 +61,7 @@ impl Data<File> {
     ///
     /// A regular file is replaced atomically: at any time either the previous file or the whole new one exists. Its mode
     /// is kept, except for the executable bits, which are those of the new file. A symbolic link is kept, and its target is written. A device or a FIFO is written directly, as
-    /// by a shell redirection, and not atomically. See [`OutputFile`](taskwork::OutputFile).
+    /// by a shell redirection, and not atomically. See [`OutputFile`](taskwork::lowlevel::OutputFile).
     ///
     /// A temporary file, whose name starts with a dot, is written next to the target and renamed. If the node is
     /// killed before that, the next attempt removes the temporary file.

@@ -6,7 +6,7 @@ use std::sync::{
 };
 
 use taskwork::{
-    Companion, CompanionContext, CompanionEvent, JobStatus, Rescue, StatusProvider,
+    companion::{Companion, CompanionContext, CompanionEvent, JobStatus, Rescue, StatusProvider},
     display::{Field, JobDisplay, Unit},
 };
 use tokio::{sync::watch, time::timeout_at};

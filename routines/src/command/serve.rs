@@ -3,7 +3,10 @@
 use std::{net::SocketAddr, process::ExitCode, time::Duration};
 
 use clap::Args;
-use taskwork::{Address, Labels, Node, NodeBuilder};
+use taskwork::{
+    Labels, Node,
+    node::{Address, NodeBuilder},
+};
 use taskwork_cli::{
     Failure,
     command::{Level, interruptible, print},

@@ -13,7 +13,7 @@ use std::{
 };
 
 use serde_json::value::RawValue;
-use taskwork::{CompanionContext, CompanionEvent, Rescue};
+use taskwork::companion::{CompanionContext, CompanionEvent, Rescue};
 use tokio::{
     sync::mpsc::{self, UnboundedReceiver, UnboundedSender},
     time::{Instant, MissedTickBehavior, interval},

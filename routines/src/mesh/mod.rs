@@ -25,7 +25,7 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
-use taskwork::{Companion, Context, Hooks, Job, JobId, Labels, Outcome, Task};
+use taskwork::{Context, Hooks, Job, JobId, Labels, Outcome, Task, companion::Companion};
 use tokio::{
     sync::{mpsc, oneshot},
     time::{Instant, sleep},

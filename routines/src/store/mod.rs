@@ -22,7 +22,7 @@ use std::{
     path::Path,
 };
 
-use taskwork::{LabelError, Labels};
+use taskwork::{Labels, node::LabelError};
 use thiserror::Error;
 
 pub(crate) use self::{

@@ -1,7 +1,7 @@
 //! The release of the program that this process runs.
 
 use clap::Args;
-use taskwork::{Release, ReleaseError};
+use taskwork::{Release, client::ReleaseError};
 
 use crate::Failure;
 

@@ -9,8 +9,9 @@ use std::{
 };
 
 use taskwork::{
-    JobError, NodeError,
+    JobError,
     client::{ClientError, ErrorKind},
+    node::NodeError,
 };
 
 use crate::printable;

@@ -64,7 +64,7 @@ fn line(body: &str) -> String {
 #[cfg(test)]
 mod tests {
     use clap::Parser;
-    use taskwork::Health;
+    use taskwork::node::Health;
     use tokio::{
         io::{AsyncReadExt as _, AsyncWriteExt as _},
         net::{TcpListener, TcpSocket},

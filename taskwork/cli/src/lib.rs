@@ -104,7 +104,7 @@ pub use self::{
     prepared::{Prepared, Shown},
     program::{NoMore, Program, main, run},
 };
-pub use taskwork::Kinds;
+pub use taskwork::node::Kinds;
 
 /// Parses a text as each kind of option value. For the fuzzer: it must not panic.
 #[doc(hidden)]
@@ -113,5 +113,5 @@ pub fn check_arguments(text: &str) {
     let _ = job_log::interval(text);
     let _ = target::time(text);
     notice::check(text);
-    let _ = text.parse::<taskwork::Address>();
+    let _ = text.parse::<taskwork::node::Address>();
 }

@@ -3,7 +3,10 @@
 use std::{net::SocketAddr, pin::pin, process::ExitCode, time::Duration};
 
 use clap::Args;
-use taskwork::{Address, Kinds, Labels, Node, NodeBuilder};
+use taskwork::{
+    Labels, Node,
+    node::{Address, Kinds, NodeBuilder},
+};
 use tokio::time::Instant;
 
 use crate::{

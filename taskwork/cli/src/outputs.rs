@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path};
 
-use taskwork::OutputFile;
+use taskwork::lowlevel::OutputFile;
 
 use crate::Failure;
 

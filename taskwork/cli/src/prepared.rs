@@ -10,9 +10,10 @@ use std::{
 
 use serde_json::json;
 use taskwork::{
-    Client, Job, JobId, Progress, Report, SetAside, State, Task,
+    Client, Job, JobId, Progress, Report, State, Task,
     client::{ClientError, ProgressStream, Submitted},
     display::Cell,
+    report::SetAside,
 };
 
 use crate::{

@@ -9,7 +9,7 @@ use std::{
 use clap::{
     ArgMatches, Args, Command, CommandFactory as _, FromArgMatches, Parser, Subcommand, error::ErrorKind,
 };
-use taskwork::Kinds;
+use taskwork::node::Kinds;
 
 #[cfg(feature = "health")]
 use crate::health;

@@ -4,7 +4,7 @@ use std::{net::SocketAddr, process::ExitCode};
 
 use clap::Args;
 use serde_json::json;
-use taskwork::{Address, Client, JobId, Labels, Limits, Release, client::ClientBuilder};
+use taskwork::{Client, JobId, Labels, Limits, Release, client::ClientBuilder, node::Address};
 
 use crate::{
     Failure, Prepared,

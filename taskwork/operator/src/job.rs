@@ -4,8 +4,9 @@ use std::{collections::BTreeSet, fmt::Write as _};
 
 use serde_json::json;
 use taskwork::{
-    Figures, JobId, SetAside,
+    JobId,
     client::{JobDetails, Requests, Share},
+    report::{Figures, SetAside},
 };
 use taskwork_cli::{Failure, printable};
 

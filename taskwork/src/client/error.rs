@@ -26,7 +26,7 @@ pub enum ClientError {
         /// The attempts that were made.
         reason: String,
     },
-    /// ZooKeeper was unavailable for longer than the client's [patience](crate::ClientBuilder::patience).
+    /// ZooKeeper was unavailable for longer than the client's [patience](crate::client::ClientBuilder::patience).
     #[error("ZooKeeper at {hosts} has not answered for {} s", waited.as_secs())]
     GaveUp {
         /// The servers.

@@ -76,7 +76,7 @@ pub use self::{
     scaling::{NotWritten, SCALING_BYTES_MAX, Said, ScalingOffice},
     submitted::{ProgressStream, Submitted},
 };
-pub use crate::view::Stage;
+pub use crate::{release::ReleaseError, view::Stage};
 /// The records of the cluster in ZooKeeper, as its nodes have written them.
 pub use zk::{
     Connect, Credentials, CredentialsError, Latencies, Requests, SecretError, Tls,

@@ -7,7 +7,7 @@
 //!
 //! ```
 //! use std::sync::{Arc, atomic::{AtomicUsize, Ordering::Relaxed}};
-//! use taskwork::{Companion, CompanionContext, CompanionEvent, Context, Hooks, Outcome, Task};
+//! use taskwork::{companion::{Companion, CompanionContext, CompanionEvent}, Context, Hooks, Outcome, Task};
 //!
 //! /// Greets every node that joins, and counts the greetings.
 //! async fn greet(mut cx: CompanionContext, heard: Arc<AtomicUsize>) -> Result<(), String> {

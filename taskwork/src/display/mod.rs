@@ -1,7 +1,7 @@
 //! The display of a job as data: values, tables, pictures and documents that a framework describes.
 //!
-//! The companion of a job provides a [`JobDisplay`] ([`StatusProvider`](crate::StatusProvider)). `taskwork job`,
-//! `taskwork top`, the dashboard and reports show it without code about the framework.
+//! The companion of a job provides a [`JobDisplay`] ([`StatusProvider`](crate::companion::StatusProvider)).
+//! `taskwork job`, `taskwork top`, the dashboard and reports show it without code about the framework.
 //!
 //! ```
 //! use taskwork::display::{Column, Field, JobDisplay, Row, Table, Unit};

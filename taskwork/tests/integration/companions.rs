@@ -11,8 +11,8 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 use taskwork::{
-    Companion, CompanionContext, CompanionEvent, Context, Hooks, Job, Messenger, NodeId, NotSent, Outcome,
-    Output, Refusal, Task,
+    Context, Hooks, Job, NodeId, Outcome, Output, Task,
+    companion::{Companion, CompanionContext, CompanionEvent, Messenger, NotSent, Refusal},
 };
 
 /// The behaviour of a job's companions.

@@ -10,7 +10,7 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
-use taskwork::{Context, Job, JobError, Outcome, Release, Report, State, StateError, Task};
+use taskwork::{Context, Job, JobError, Outcome, Release, Report, State, Task, report::StateError};
 use tempfile::TempDir;
 
 use crate::tree::{Largest, Tree};

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use bnb_framework::{Problem, cli::ParseProblem as _, sequential};
 use bnb_problems::{flowshop, knapsack::Knapsack, maxclique, qap::Qap};
-use taskwork::{NodeId, TaskId, fuzzing};
+use taskwork::{NodeId, fuzzing, id::TaskId};
 use tsp_example::{
     instance::City,
     read::{parse_instance, parse_tour, write_tour},

@@ -9,7 +9,7 @@ pub(crate) mod workflow;
 use std::{cell::RefCell, sync::Arc, time::Duration};
 
 use serde::{Deserialize, Serialize};
-use taskwork::{Companion, Context, Hooks, Outcome, Task, Variable, Variables};
+use taskwork::{Context, Hooks, Outcome, Task, Variable, Variables, companion::Companion};
 
 pub(crate) use self::shapes::{Shape, State, mix};
 use self::tour::Tour;

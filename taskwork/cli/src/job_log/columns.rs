@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use taskwork::{
-    Figures,
     display::{Cell, Unit},
+    report::Figures,
 };
 
 use super::numbers::{UNKNOWN, cell_text, per_cent, seconds};

@@ -10,7 +10,7 @@ use std::{io::IsTerminal as _, time::Duration};
 
 use clap::Args;
 use indicatif::ProgressBar;
-use taskwork::{Figures, Progress};
+use taskwork::{Progress, report::Figures};
 
 use self::columns::{Columns, Moment};
 pub use self::{columns::LogColumn, display::ProgressDisplay};

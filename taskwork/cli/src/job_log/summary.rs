@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use taskwork::WorkerTimes;
+use taskwork::report::WorkerTimes;
 
 /// The number of tenths of a per cent in the whole.
 const WHOLE: u64 = 1_000;

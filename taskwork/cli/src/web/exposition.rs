@@ -16,7 +16,7 @@ use prometheus_client::{
     metrics::{MetricType, exemplar::Exemplar},
     registry::Registry,
 };
-use taskwork::Histogram;
+use taskwork::report::Histogram;
 
 use super::family::{Family, Kind, Value};
 

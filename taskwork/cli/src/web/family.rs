@@ -1,6 +1,6 @@
 //! Metrics before formatting.
 
-use taskwork::Histogram;
+use taskwork::report::Histogram;
 
 use crate::version::COMMIT;
 

@@ -30,7 +30,7 @@ use axum::{
     routing::get,
 };
 use hyper_util::service::TowerToHyperService;
-use taskwork::Health;
+use taskwork::node::Health;
 use tokio::net::TcpListener;
 
 use self::{exposition::Format, family::Family, guard::Names};

@@ -1,6 +1,6 @@
 //! The metrics of one node.
 
-use taskwork::{Figures, Health, JobId, client::NodeFigures};
+use taskwork::{JobId, client::NodeFigures, node::Health, report::Figures};
 
 use super::family::{Family, HANDLING, JOB, Kind, Labels, Value, build_info};
 

@@ -4,8 +4,8 @@ use std::{collections::BTreeSet, time::Duration};
 
 use serde::Serialize;
 use taskwork::{
-    Figures,
     client::Sense,
+    report::Figures,
     view::{JobNow, Money, Point, Stage},
 };
 

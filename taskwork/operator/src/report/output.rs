@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use taskwork::OutputFile;
+use taskwork::lowlevel::OutputFile;
 use taskwork_cli::{Failure, command::print};
 
 /// The options for the output file of a page.

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use taskwork::{
-    Figures,
     client::NodeFigures,
+    report::Figures,
     view::{JobNow, NodeNow, Point, Series},
 };
 

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 use taskwork::{
-    Figures, Histogram, WorkerTimes,
     client::EventKind,
+    report::{Figures, Histogram, WorkerTimes},
     view::{JobNow, Moment, MomentKind, NodeNow, Point},
 };
 

@@ -3,7 +3,7 @@
 use std::{cmp::Reverse, collections::BTreeMap};
 
 use taskwork::{
-    Figures,
+    report::Figures,
     view::{JobAbout, MomentKind, NodeState, Snapshot, Stage},
 };
 

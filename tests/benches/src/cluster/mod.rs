@@ -10,7 +10,7 @@ pub mod waits;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use taskwork::Figures;
+use taskwork::report::Figures;
 use taskwork_tests::cluster::Cluster;
 use zk_server::Setup;
 

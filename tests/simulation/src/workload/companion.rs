@@ -4,7 +4,10 @@
 
 use std::{cell::RefCell, time::Duration};
 
-use taskwork::{CompanionContext, CompanionEvent, NodeId};
+use taskwork::{
+    NodeId,
+    companion::{CompanionContext, CompanionEvent},
+};
 use tokio::time;
 
 /// A step of a companion.

@@ -5,7 +5,7 @@ use ratatui::{
     style::{Color, Style},
 };
 use taskwork::{
-    Histogram,
+    report::Histogram,
     view::{Moment, MomentKind, Snapshot},
 };
 

@@ -1,6 +1,6 @@
 //! Routes, and requests refused for all clients.
 
-use taskwork::{Health, view::Snapshot};
+use taskwork::{node::Health, view::Snapshot};
 use taskwork_cli::web::{Pages, exposition::Format, listen, serve};
 
 use super::*;
