@@ -89,7 +89,7 @@ pub struct Limits {
     pub ledger_bytes_max: usize,
     /// The number of consecutive nodes lost with a task after which the task is set aside, 0 for no limit. The limit
     /// of a job takes precedence.
-    pub deaths_max: u32,
+    pub crashes_max: u32,
     /// The time that a node has to leave after a signal, in milliseconds. In the last third it parks the
     /// tasks that no other node has accepted; at the end it terminates, even if it still waits for something.
     pub drain_deadline_ms: u64,
@@ -144,7 +144,7 @@ impl Default for Limits {
             ledger_pause_ms: 1,
             ledger_awaited_ms: 100,
             ledger_bytes_max: 32 << 20,
-            deaths_max: 5,
+            crashes_max: 5,
             drain_deadline_ms: 30_000,
             rescue_ms: 30_000,
             jobs_kept_max: Keep::default().jobs_max,

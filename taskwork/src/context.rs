@@ -6,7 +6,7 @@ use crate::{
     figures::Figures,
     holdings::Basis,
     id::{NodeId, TaskId},
-    pool::{Deaths, Entry, Lineage, Pool, Signals, Source, Waker, check::Interrupts},
+    pool::{Crashes, Entry, Lineage, Pool, Signals, Source, Waker, check::Interrupts},
     scope::{Completed, Scope, Spawned},
     task::Task,
     variable::{AnyValue, Variable, value},
@@ -79,9 +79,9 @@ pub(crate) struct Finished<O> {
 
 impl<O> Part<O> {
     /// Returns the entry of the task, which has stopped.
-    pub(crate) fn stopped<T: Task<Output = O>>(self, deaths: Deaths, task: T) -> Entry<T> {
+    pub(crate) fn stopped<T: Task<Output = O>>(self, crashes: Crashes, task: T) -> Entry<T> {
         let Self { id, scope, children, spawned, output, basis, lineage } = self;
-        Entry { scope, spawned, deaths, basis, lineage, ..Entry::resume(id, children, output, task) }
+        Entry { scope, spawned, crashes, basis, lineage, ..Entry::resume(id, children, output, task) }
     }
 }
 

@@ -30,7 +30,7 @@ pub(crate) struct Envelope {
     /// The tasks that it has spawned, or the scope that it waits for.
     pub(crate) spawned: Spawned,
     /// The number of consecutive nodes that were lost while they held it, before it had run there for long.
-    pub(crate) deaths: u32,
+    pub(crate) crashes: u32,
     /// The output so far, encoded.
     pub(crate) output: Blob,
     /// The task itself, encoded.
@@ -41,7 +41,7 @@ impl Envelope {
     /// Creates the envelope of a task that has just started.
     pub(crate) fn new(id: TaskId, output: Blob, task: Blob) -> Self {
         let (scope, children, spawned) = (None, Vec::new(), Spawned::Nothing);
-        Self { id, scope, children, spawned, deaths: 0, output, task }
+        Self { id, scope, children, spawned, crashes: 0, output, task }
     }
 
     /// Returns the completion of the task in its current state.
@@ -52,8 +52,8 @@ impl Envelope {
 
     /// The maximum size of an encoded id, in bytes: two numbers.
     const ID_BYTES_MAX: usize = 18;
-    /// The maximum size of the encoded number of deaths, in bytes.
-    const DEATHS_BYTES_MAX: usize = 5;
+    /// The maximum size of the encoded number of crashes, in bytes.
+    const CRASHES_BYTES_MAX: usize = 5;
     /// The maximum size of the encoding before the ids of a scope, in bytes.
     const SCOPED_BYTES_MAX: usize = 10;
 
@@ -67,7 +67,7 @@ impl Envelope {
     /// Returns the same bound for an envelope with these numbers of further ids and of bytes, without a scope. Each of
     /// its three parts is preceded by its length, two more by a presence flag.
     pub(crate) fn bytes_of(children: usize, output_bytes: usize, task_bytes: usize) -> usize {
-        (1 + children) * Self::ID_BYTES_MAX + Self::DEATHS_BYTES_MAX + 3 * 9 + 2 + output_bytes + task_bytes
+        (1 + children) * Self::ID_BYTES_MAX + Self::CRASHES_BYTES_MAX + 3 * 9 + 2 + output_bytes + task_bytes
     }
 }
 
@@ -151,7 +151,7 @@ mod tests {
         #[test]
         fn envelope_encoding_is_within_its_bound(
             ids in prop::collection::vec(any::<(u64, u64)>(), 1..300),
-            (deaths, output, task) in any::<(u32, Vec<u8>, Vec<u8>)>(),
+            (crashes, output, task) in any::<(u32, Vec<u8>, Vec<u8>)>(),
             (in_scope, has_spawned) in any::<(bool, bool)>(),
         ) {
             let mut ids = ids.into_iter().map(|(node, number)| TaskId { node: NodeId(node), number });
@@ -164,7 +164,7 @@ mod tests {
                 Some(scope) => Spawned::Awaited { scope: Scope(scope), then: Then::GoesOn },
                 None => Spawned::Nothing,
             };
-            let envelope = Envelope { id, scope, children, spawned, deaths, output, task };
+            let envelope = Envelope { id, scope, children, spawned, crashes, output, task };
             let written = codec::encode(&envelope).unwrap();
             prop_assert!(written.len() <= envelope.bytes());
             prop_assert_eq!(codec::decode::<Envelope>(&written).unwrap(), envelope);

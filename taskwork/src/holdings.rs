@@ -46,25 +46,25 @@ impl Holdings {
     /// Counts the loss of the holder, which may condemn the suspect. No other task is condemned, because it may be
     /// innocent. If the suspect is certain, and it need not be among these tasks, the loss counts for no other task.
     /// 0 means no limit.
-    pub(crate) fn count_loss(&mut self, deaths_max: u32) {
+    pub(crate) fn count_loss(&mut self, crashes_max: u32) {
         let suspect = self.suspect.take();
-        if deaths_max == 0 {
+        if crashes_max == 0 {
             return;
         }
         let named = suspect.as_ref().map(|suspect| suspect.task);
-        let of_named = self.tasks.iter().find(|task| Some(task.id) == named).map(|task| task.deaths);
+        let of_named = self.tasks.iter().find(|task| Some(task.id) == named).map(|task| task.crashes);
         // A task that was condemned before waits to be set aside, and has not run.
-        let is_certain = of_named.is_none_or(|deaths| deaths < deaths_max)
+        let is_certain = of_named.is_none_or(|crashes| crashes < crashes_max)
             && suspect.as_ref().is_some_and(|suspect| suspect.is_certain);
         for task in &mut self.tasks {
             if Some(task.id) == named {
-                task.deaths = deaths_max.min(task.deaths.saturating_add(1));
-            } else if !is_certain && task.deaths.saturating_add(1) < deaths_max {
-                task.deaths += 1;
+                task.crashes = crashes_max.min(task.crashes.saturating_add(1));
+            } else if !is_certain && task.crashes.saturating_add(1) < crashes_max {
+                task.crashes += 1;
             }
         }
         // The reason stays with the task until the task is set aside.
-        let is_condemned = of_named.is_some_and(|deaths| deaths.saturating_add(1) >= deaths_max);
+        let is_condemned = of_named.is_some_and(|crashes| crashes.saturating_add(1) >= crashes_max);
         self.suspect = suspect.filter(|_| is_condemned);
     }
 }
@@ -164,47 +164,47 @@ mod tests {
     use super::*;
     use crate::envelope::Blob;
 
-    fn task(number: u64, deaths: u32) -> Envelope {
+    fn task(number: u64, crashes: u32) -> Envelope {
         let id = TaskId { node: NodeId(1), number };
-        Envelope { deaths, ..Envelope::new(id, Blob::default(), Blob::default()) }
+        Envelope { crashes, ..Envelope::new(id, Blob::default(), Blob::default()) }
     }
 
-    fn deaths(held: &Holdings) -> Vec<u32> {
-        held.tasks.iter().map(|task| task.deaths).collect()
+    fn crashes(held: &Holdings) -> Vec<u32> {
+        held.tasks.iter().map(|task| task.crashes).collect()
     }
 
     fn suspect(number: u64, is_certain: bool) -> Suspect {
         Suspect { task: task(number, 0).id, reason: "it panicked".to_owned(), is_certain }
     }
 
-    fn after_loss(suspect: Option<Suspect>, deaths_max: u32) -> Holdings {
+    fn after_loss(suspect: Option<Suspect>, crashes_max: u32) -> Holdings {
         let tasks = vec![task(1, 0), task(2, 1), task(3, 2)];
         let mut held = Holdings { suspect, ..Holdings::of(tasks) };
-        held.count_loss(deaths_max);
+        held.count_loss(crashes_max);
         held
     }
 
     #[test]
     fn loss_counts_for_all_tasks_and_condemns_only_the_suspect() {
         let held = after_loss(None, 3);
-        assert_eq!((deaths(&held), &held.suspect), (vec![1, 2, 2], &None));
+        assert_eq!((crashes(&held), &held.suspect), (vec![1, 2, 2], &None));
         let held = after_loss(Some(suspect(3, false)), 3);
-        assert_eq!((deaths(&held), &held.suspect), (vec![1, 2, 3], &Some(suspect(3, false))));
+        assert_eq!((crashes(&held), &held.suspect), (vec![1, 2, 3], &Some(suspect(3, false))));
         let held = after_loss(Some(suspect(9, false)), 3);
-        assert_eq!((deaths(&held), &held.suspect), (vec![1, 2, 2], &None), "it was given away");
+        assert_eq!((crashes(&held), &held.suspect), (vec![1, 2, 2], &None), "it was given away");
         let held = after_loss(Some(suspect(1, true)), 0);
-        assert_eq!((deaths(&held), &held.suspect), (vec![0, 1, 2], &None), "there is no limit");
+        assert_eq!((crashes(&held), &held.suspect), (vec![0, 1, 2], &None), "there is no limit");
     }
 
     #[test]
     fn loss_with_a_certain_suspect_counts_for_no_other_task() {
         let held = after_loss(Some(suspect(1, true)), 3);
-        assert_eq!((deaths(&held), &held.suspect), (vec![1, 1, 2], &None), "it gets another chance");
+        assert_eq!((crashes(&held), &held.suspect), (vec![1, 1, 2], &None), "it gets another chance");
         let mut held = after_loss(Some(suspect(3, true)), 3);
-        assert_eq!((deaths(&held), &held.suspect), (vec![0, 1, 3], &Some(suspect(3, true))));
+        assert_eq!((crashes(&held), &held.suspect), (vec![0, 1, 3], &Some(suspect(3, true))));
         // The condemned task is not blamed for the next loss.
         held.count_loss(3);
-        assert_eq!((deaths(&held), &held.suspect), (vec![1, 2, 3], &Some(suspect(3, true))));
+        assert_eq!((crashes(&held), &held.suspect), (vec![1, 2, 3], &Some(suspect(3, true))));
     }
 
     #[test]

@@ -29,7 +29,7 @@ use crate::{
 /// | [`nodes`](Self::nodes), [`workers`](Self::workers), [`limits`](Self::limits) | used | set for each [node](crate::node::NodeBuilder) |
 /// | [`state`](Self::state) | used | ZooKeeper keeps the state |
 /// | [`stopper`](Self::stopper), [`scaler`](Self::scaler), [`on_progress`](Self::on_progress) | used | see [`Submitted`](crate::client::Submitted) and [`NodeBuilder`](crate::node::NodeBuilder) |
-/// | [`name`](Self::name), [`attempts_max`](Self::attempts_max), [`deaths_max`](Self::deaths_max), [`require`](Self::require), [`after`](Self::after), [`stay_open`](Self::stay_open), [`weight`](Self::weight), [`priority`](Self::priority), [`exclusive`](Self::exclusive) | ignored | used |
+/// | [`name`](Self::name), [`attempts_max`](Self::attempts_max), [`crashes_max`](Self::crashes_max), [`require`](Self::require), [`after`](Self::after), [`stay_open`](Self::stay_open), [`weight`](Self::weight), [`priority`](Self::priority), [`exclusive`](Self::exclusive) | ignored | used |
 ///
 /// ```
 /// use serde::{Deserialize, Serialize};
@@ -78,7 +78,7 @@ pub struct Job<T: Task> {
     pub(crate) kind: Cow<'static, str>,
     pub(crate) name: Option<String>,
     pub(crate) attempts_max: u32,
-    pub(crate) deaths_max: u32,
+    pub(crate) crashes_max: u32,
     pub(crate) require: Labels,
     pub(crate) after: Vec<JobId>,
     pub(crate) stays_open: bool,
@@ -116,7 +116,7 @@ impl<T: Task> Job<T> {
             kind: Cow::Borrowed(ONLY_KIND),
             name: None,
             attempts_max: ATTEMPTS_MAX,
-            deaths_max: Limits::default().deaths_max,
+            crashes_max: Limits::default().crashes_max,
             require: Labels::default(),
             after: Vec::new(),
             stays_open: false,
@@ -168,13 +168,13 @@ impl<T: Task> Job<T> {
     }
 
     /// Sets the number of consecutive nodes of a cluster that may be lost with the same task, or in which it may
-    /// panic, before the job continues without it, 3 by default; 0 means no limit, and 1 is taken as 2, since a
+    /// panic, before the job continues without it, 5 by default; 0 means no limit, and 1 is taken as 2, since a
     /// single loss is no evidence against a task. The job is then [incomplete](crate::Report::set_aside). A run
-    /// within this process uses [the limit](crate::Limits::deaths_max) of its node if it keeps its
+    /// within this process uses [the limit](crate::Limits::crashes_max) of its node if it keeps its
     /// [state](Self::state), and otherwise fails at the first panic.
     #[must_use]
-    pub fn deaths_max(mut self, deaths: u32) -> Self {
-        self.deaths_max = deaths;
+    pub fn crashes_max(mut self, crashes: u32) -> Self {
+        self.crashes_max = crashes;
         self
     }
 

@@ -114,7 +114,7 @@ pub struct SetAside {
     /// The id of the task.
     pub task: String,
     /// The number of consecutive nodes that were lost with it, or in which it panicked.
-    pub deaths: u32,
+    pub crashes: u32,
     /// The last known cause, such as the message of the panic; empty if the nodes were lost
     /// without a known cause.
     pub reason: String,
@@ -122,8 +122,8 @@ pub struct SetAside {
 
 impl fmt::Display for SetAside {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { task, deaths, reason } = self;
-        write!(f, "task {task} was set aside after it had failed on {deaths} nodes in a row")?;
+        let Self { task, crashes, reason } = self;
+        write!(f, "task {task} was set aside after it had failed on {crashes} nodes in a row")?;
         if reason.is_empty() { Ok(()) } else { write!(f, "; it last said: {reason}") }
     }
 }

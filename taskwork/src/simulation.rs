@@ -305,7 +305,7 @@ pub async fn submit<T: Task>(
         name: "simulated",
         submitter: "simulator",
         attempts_max,
-        deaths_max: setup.limits.deaths_max,
+        crashes_max: setup.limits.crashes_max,
         require,
         after: &[],
         stays_open,
@@ -348,7 +348,7 @@ pub struct Stored<T: Task> {
     /// Whether the holder has more tasks than are written here.
     pub unprotected: bool,
     /// The maximum number of nodes in a row that were lost with one of the tasks.
-    pub deaths: u32,
+    pub crashes: u32,
 }
 
 /// Decodes a parked task.
@@ -363,8 +363,8 @@ pub fn held<T: Task>(bytes: &[u8]) -> Option<Stored<T>> {
 
 fn stored<T: Task>(Holdings { tasks, unprotected, .. }: &Holdings) -> Option<Stored<T>> {
     let open = |task: &Envelope| Some((codec::decode(&task.task).ok()?, codec::decode(&task.output).ok()?));
-    let deaths = tasks.iter().map(|task| task.deaths).max().unwrap_or(0);
-    Some(Stored { tasks: tasks.iter().map(open).collect::<Option<_>>()?, unprotected: *unprotected, deaths })
+    let crashes = tasks.iter().map(|task| task.crashes).max().unwrap_or(0);
+    Some(Stored { tasks: tasks.iter().map(open).collect::<Option<_>>()?, unprotected: *unprotected, crashes })
 }
 
 /// Returns the job and the grant that a message is about, and the kind of the message; `None` if it is not

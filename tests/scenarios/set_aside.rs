@@ -23,7 +23,7 @@ const PATIENT: &str = "60";
 /// pauses of a busy machine.
 const HASTY: &str = "4";
 /// The number of nodes in a row that a task may crash.
-const DEATHS: u64 = 3;
+const CRASHES: u64 = 3;
 /// The maximum number of lost nodes. The first nodes may find the deadly state in a task that was split off
 /// and not yet written, so that another task is continued.
 const LOSSES_MAX: u64 = 12;
@@ -50,8 +50,8 @@ impl Stage {
     /// Submits the job and waits for its end, replacing the nodes that have died.
     fn submit(&mut self, more: &[&str]) -> CommandOutput {
         let (depth, file) = (DEPTH.to_string(), self.file.to_str().unwrap());
-        let deaths = format!("--deaths={DEATHS}");
-        let arguments = ["submit", &depth, "--spin", "20000", "--deadly", file, &deaths, "--wait", "--json"];
+        let crashes = format!("--crashes={CRASHES}");
+        let arguments = ["submit", &depth, "--spin", "20000", "--deadly", file, &crashes, "--wait", "--json"];
         let mut job = self.cluster.begin("tree", &[&arguments, more].concat()).unwrap();
         let began = Instant::now();
         while !job.has_ended().unwrap() {
@@ -107,7 +107,7 @@ fn check_incomplete(stage: &Stage, said: &CommandOutput) -> Value {
     assert!(found < states, "{found} of {states} states");
     assert!(found > 0 && result["finished"] == false, "{result}");
     let [task] = &result["set_aside"].as_array().unwrap()[..] else { panic!("{result}") };
-    assert_eq!(task["deaths"], DEATHS, "{task}");
+    assert_eq!(task["crashes"], CRASHES, "{task}");
     assert!(said.err.contains("taskwork retry j-0000000000"), "{}", said.err);
     let job = stage.job();
     assert_eq!((&job["state"], &job["attempt"]), (&"incomplete".into(), &1.into()), "{job}");
@@ -132,7 +132,7 @@ fn panicking_task_is_set_aside_without_process_loss() {
     assert_eq!(stage.died(), 0);
     let job = stage.job();
     let panicked = events(&job, "panicked") as u64;
-    assert!((DEATHS..=LOSSES_MAX).contains(&panicked), "{panicked}: {job}");
+    assert!((CRASHES..=LOSSES_MAX).contains(&panicked), "{panicked}: {job}");
     assert_eq!(events(&job, "set aside"), 1, "{job}");
     stage.retry();
 }
@@ -144,7 +144,7 @@ fn task_that_aborts_is_set_aside_after_three_processes() {
     let task = check_incomplete(&stage, &said);
     assert_eq!(task["reason"], "");
     let died = stage.died() as u64;
-    assert!((DEATHS..=LOSSES_MAX).contains(&died), "{died}");
+    assert!((CRASHES..=LOSSES_MAX).contains(&died), "{died}");
     stage.retry();
 }
 
@@ -158,7 +158,7 @@ fn job_without_set_aside_tasks_cannot_be_retried() {
     assert_eq!(said.code, 1, "{}", said.err);
     assert!(said.err.contains("only an incomplete job can be retried"), "{}", said.err);
     for wrong in ["1", "-1", "many"] {
-        let said = stage.cluster.run("tree", &["submit", "6", &format!("--deaths={wrong}")]).unwrap();
+        let said = stage.cluster.run("tree", &["submit", "6", &format!("--crashes={wrong}")]).unwrap();
         assert_eq!(said.code, 2, "{}", said.err);
     }
 }

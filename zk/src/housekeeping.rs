@@ -173,7 +173,7 @@ mod tests {
             root: &[],
             variables: &[],
             attempts_max: 1,
-            deaths_max: 3,
+            crashes_max: 3,
             require: Labels::NONE,
             after,
             stays_open: false,

@@ -33,7 +33,7 @@ pub struct SetAside {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AboutTask {
     /// The number of nodes in a row that were lost with it, or in which it panicked.
-    pub deaths: u32,
+    pub crashes: u32,
     /// The last reported reason, such as a panic message; empty if its nodes were lost without one.
     pub reason: String,
     /// When it was set aside, in milliseconds since 1970.

@@ -333,7 +333,7 @@ fn new_job<'a>(program: &'a str, version: &'a str) -> NewJob<'a> {
         root: b"",
         variables: &[],
         attempts_max: 1,
-        deaths_max: 3,
+        crashes_max: 3,
         require: Labels::NONE,
         after: &[],
         stays_open: false,

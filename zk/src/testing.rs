@@ -69,7 +69,7 @@ impl Stage {
             root: b"the root",
             variables: &[("best".to_owned(), b"9".to_vec())],
             attempts_max: 3,
-            deaths_max: 3,
+            crashes_max: 3,
             require: Labels::NONE,
             after: &[],
             stays_open: false,

@@ -138,7 +138,7 @@ const TAKEN: [&str; 36] = [
     "check",
     "cluster",
     "copies",
-    "deaths",
+    "crashes",
     "exclusive",
     "graph",
     "insecure",

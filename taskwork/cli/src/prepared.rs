@@ -73,7 +73,7 @@ impl Shown {
             let _ = writeln!(self.text, "not included: {task}");
         }
         if let Some(object) = self.json.as_object_mut() {
-            let told = |SetAside { task, deaths, reason, .. }: &SetAside| json!({ "task": task, "deaths": deaths, "reason": reason });
+            let told = |SetAside { task, crashes, reason, .. }: &SetAside| json!({ "task": task, "crashes": crashes, "reason": reason });
             object.insert("set_aside".to_owned(), set_aside.iter().map(told).collect());
         }
     }
@@ -261,7 +261,7 @@ impl<T: Task> Launch for Ready<T> {
     fn submit(self: Box<Self>, target: &Target) -> Submitting<'_> {
         let Self { kind, job, time_limit, show, display } = *self;
         let mut job = job(time_limit).kind(kind).attempts_max(target.attempts_max);
-        job = job.deaths_max(target.deaths_max).require(target.require.clone());
+        job = job.crashes_max(target.crashes_max).require(target.require.clone());
         job = job.weight(target.share.weight).priority(target.share.priority);
         if target.share.exclusive {
             job = job.exclusive();

@@ -49,8 +49,8 @@ pub(crate) struct Options {
     /// The number of consecutive nodes lost with the same task, or panics of the task, after which the job continues
     /// without it. With 0 no task is ever set aside: any number of nodes may be lost, and a panic fails the
     /// job.
-    #[arg(long, default_value_t = Limits::default().deaths_max, value_parser = deaths)]
-    deaths: u32,
+    #[arg(long, default_value_t = Limits::default().crashes_max, value_parser = crashes)]
+    crashes: u32,
     /// A label that a node must have to work on the job, or several separated by commas. May be repeated.
     #[arg(long, value_name = "NAME=VALUE", value_parser = str::parse::<Labels>)]
     require: Vec<Labels>,
@@ -116,7 +116,7 @@ pub(crate) struct Target {
     pub(crate) notes: Notes,
     pub(crate) name: Option<String>,
     pub(crate) attempts_max: u32,
-    pub(crate) deaths_max: u32,
+    pub(crate) crashes_max: u32,
     pub(crate) require: Labels,
     pub(crate) after: Vec<JobId>,
     pub(crate) share: ShareArguments,
@@ -151,7 +151,7 @@ fn run_prepared(
     prepared: Prepared,
 ) -> Result<ExitCode, Failure> {
     let Options {
-        patience, name, wait, attempts, deaths, require, after, share, data, json, job_log, ..
+        patience, name, wait, attempts, crashes, require, after, share, data, json, job_log, ..
     } = options;
     let require = merged("--require", &require)?;
     let DataArguments { listen, advertise, copies } = data;
@@ -163,13 +163,13 @@ fn run_prepared(
     }
     runtime()?.block_on(async move {
         let client = client.connect().await?;
-        let (attempts_max, deaths_max, viewing) = (attempts, deaths, job_log.viewing(json));
+        let (attempts_max, crashes_max, viewing) = (attempts, crashes, job_log.viewing(json));
         let target = Target {
             client,
             notes,
             name,
             attempts_max,
-            deaths_max,
+            crashes_max,
             require,
             after,
             share,
@@ -189,11 +189,11 @@ fn copies(given: &str) -> Result<usize, String> {
     copies.ok_or_else(|| "expected a number, at least 1".to_owned())
 }
 
-/// Parses the limit of deaths. One is not allowed: a single loss need not be the fault of the task.
-fn deaths(given: &str) -> Result<u32, String> {
+/// Parses the limit of crashes. One is not allowed: a single loss need not be the fault of the task.
+fn crashes(given: &str) -> Result<u32, String> {
     match given.parse() {
         Ok(1) => Err("expected 0 or at least 2: a single loss says nothing about a task".to_owned()),
-        Ok(deaths) => Ok(deaths),
+        Ok(crashes) => Ok(crashes),
         Err(_) => Err("expected a number, 0 or at least 2".to_owned()),
     }
 }

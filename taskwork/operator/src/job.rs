@@ -74,7 +74,7 @@ impl Facts {
             fields.insert("unwritten_ms".to_owned(), json!(self.job.unwritten_ms()));
             let unprotected: Vec<&str> = self.job.unprotected().map(|(node, _)| node).collect();
             fields.insert("unprotected".to_owned(), json!(unprotected));
-            let told = |SetAside { task, deaths, reason, .. }: &SetAside| json!({ "task": task, "deaths": deaths, "reason": reason });
+            let told = |SetAside { task, crashes, reason, .. }: &SetAside| json!({ "task": task, "crashes": crashes, "reason": reason });
             let set_aside: Vec<_> = self.job.set_aside.iter().map(told).collect();
             fields.insert("set_aside".to_owned(), json!(set_aside));
             fields.insert("missing".to_owned(), json!(self.job.missing));

@@ -154,9 +154,9 @@ impl Client {
             state: now.state,
             published: (*now.report).clone(),
         };
-        let set_aside = |(task, (deaths, reason)): (&String, &(u32, String))| SetAside {
+        let set_aside = |(task, (crashes, reason)): (&String, &(u32, String))| SetAside {
             task: task.clone(),
-            deaths: *deaths,
+            crashes: *crashes,
             reason: reason.clone(),
         };
         Ok(JobDetails {

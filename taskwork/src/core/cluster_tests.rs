@@ -27,7 +27,7 @@ const ATTEMPT: Attempt = Attempt(1);
 const WORKERS: usize = 2;
 const UNITS: u64 = 3_000;
 const PARK_TASKS_MAX: usize = 2;
-const DEATHS_MAX: u32 = 3;
+const CRASHES_MAX: u32 = 3;
 /// The units left of a deadly task when it kills its node.
 const DEADLY_UNITS: u64 = 40;
 /// The end of the faults, in milliseconds; the job must be over by [`END_MS`].
@@ -39,7 +39,7 @@ const END_MS: u64 = 60_000;
 struct Work {
     id: TaskId,
     children: Vec<TaskId>,
-    deaths: u32,
+    crashes: u32,
     left: u64,
     done: u64,
     /// Whether its last units kill the node.
@@ -53,15 +53,15 @@ impl Work {
         let task = [&self.left.to_le_bytes()[..], &[u8::from(self.deadly)]].concat().into();
         Envelope {
             children: self.children.clone(),
-            deaths: self.deaths,
+            crashes: self.crashes,
             ..Envelope::new(self.id, output, task)
         }
     }
 
     fn open(envelope: Envelope, basis: Basis) -> Self {
         let ((left, done), deadly) = (units(&envelope), envelope.task[8] > 0);
-        let Envelope { id, children, deaths, .. } = envelope;
-        Self { id, children, deaths, left, done, deadly, basis }
+        let Envelope { id, children, crashes, .. } = envelope;
+        Self { id, children, crashes, left, done, deadly, basis }
     }
 }
 
@@ -116,7 +116,7 @@ impl Pool {
                 return true;
             }
             let units = task.left.min(5);
-            task.deaths = 0;
+            task.crashes = 0;
             (task.left, task.done) = (task.left - units, task.done + units);
             let hungry = WORKERS.saturating_sub(self.running.len() + 1) + self.thieves;
             if task.left > 1 && hungry > self.queue.len() {
@@ -128,8 +128,8 @@ impl Pool {
                 // The deadly part stays or goes with the split.
                 let deadly = task.deadly && id.number.is_multiple_of(2);
                 task.deadly &= !deadly;
-                let (children, deaths, done, basis) = (vec![], 0, 0, task.basis);
-                self.queue.push_back(Work { id, children, deaths, left: half, done, deadly, basis });
+                let (children, crashes, done, basis) = (vec![], 0, 0, task.basis);
+                self.queue.push_back(Work { id, children, crashes, left: half, done, deadly, basis });
             }
             if task.left > 0 {
                 self.running.push(task);
@@ -195,7 +195,7 @@ impl Znodes {
             TransactionKind::Claim { source, enrol } => {
                 let Some(mut claimed) = self.claim(node, *source) else { return TransactionResult::TooLate };
                 if source.lost_at(node).is_some() {
-                    claimed.count_loss(DEATHS_MAX);
+                    claimed.count_loss(CRASHES_MAX);
                 }
                 assert!(*enrol || self.held.contains_key(&node), "{node} claims without taking part");
                 self.enrol(node);
@@ -239,10 +239,10 @@ impl Znodes {
         let Flush { toggles, output, held, give, take, park, condemned, leave } = flush;
         for task in &held.tasks {
             let is_named = held.suspect.as_ref().is_some_and(|suspect| suspect.task == task.id);
-            assert!(task.deaths < DEATHS_MAX, "{} should be set aside, {is_named}", task.id);
+            assert!(task.crashes < CRASHES_MAX, "{} should be set aside, {is_named}", task.id);
         }
         for Condemned { task, .. } in condemned {
-            assert!(task.deaths >= DEATHS_MAX, "{} is set aside too early", task.id);
+            assert!(task.crashes >= CRASHES_MAX, "{} is set aside too early", task.id);
             assert!(self.set_aside.insert(task.id, task.clone()).is_none(), "{} is set aside twice", task.id);
         }
         assert!(!self.list.is_empty() || toggles.is_empty(), "a task was committed after the end");
@@ -323,7 +323,7 @@ impl Cluster {
         let root = Work {
             id: TaskId::ROOT,
             children: vec![],
-            deaths: 0,
+            crashes: 0,
             left: UNITS,
             done: 0,
             deadly: seed % 3 == 1,
@@ -379,7 +379,7 @@ impl Cluster {
             park_tasks_max: PARK_TASKS_MAX,
             grant_bytes_max: bytes,
             open_grant_bytes_max: 4 * bytes,
-            deaths_max: DEATHS_MAX,
+            crashes_max: CRASHES_MAX,
             ..Limits::default()
         };
         let core = Node::new(id, limits, seed);

@@ -181,7 +181,7 @@ fn with_trial() -> (Node, u64) {
         assert!(now < begun + 10_000, "it claims what is parked");
         actions = node.handle(at(now), IDLE, Event::Tick);
     }
-    let suspicious = Envelope { deaths: Limits::default().deaths_max - 1, ..envelope(7) };
+    let suspicious = Envelope { crashes: Limits::default().crashes_max - 1, ..envelope(7) };
     let result = TransactionResult::Claimed(Holdings::of(vec![suspicious]));
     let txn = transaction(&actions).map(|claim| claim.txn).unwrap();
     node.handle(at(now), BUSY, Event::Transacted { txn, result });
@@ -206,7 +206,7 @@ fn task_that_has_waited_does_not_continue_while_a_flush_starts() {
     let cut_at = (from..from + 10_000).find(|&ms| cuts(&node.handle(at(ms), BUSY, Event::Tick)));
     let cut_at = cut_at.expect("a node with tasks flushes");
     assert!(!tries(&node.handle(at(cut_at), woken, Event::Look)), "the cut may say that it waits");
-    let suspicious = Envelope { deaths: Limits::default().deaths_max - 1, ..envelope(7) };
+    let suspicious = Envelope { crashes: Limits::default().crashes_max - 1, ..envelope(7) };
     let waits = Cut { tasks: vec![suspicious], waiting_outside: BTreeSet::from([task]), ..Cut::default() };
     let actions = node.handle(at(cut_at), woken, Event::Cut(waits));
     assert!(transaction(&actions).is_some() && !tries(&actions), "{actions:?}");

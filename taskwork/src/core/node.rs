@@ -331,6 +331,6 @@ impl Run {
         }
         // A cut in progress does not contain the claim; the next flush absorbs it.
         self.bases.claimed(around.now, Transit::claim(around.id, txn), holdings.owed.clone());
-        around.keep(Basis::FIRM, self.trials.receive(holdings, around.limits.deaths_max));
+        around.keep(Basis::FIRM, self.trials.receive(holdings, around.limits.crashes_max));
     }
 }

@@ -1,8 +1,8 @@
 //! Tasks that may be to blame for the loss of the nodes that held them.
 //!
 //! The task that a lost node was working on is not known: the node may have started it since its last flush. So a loss
-//! counts as a death for all tasks that the node held, but condemns none. A task that has run for long is cleared,
-//! because after a later failure it is continued from there. A task that is one death short of the limit is *on
+//! counts as a crash for all tasks that the node held, but condemns none. A task that has run for long is cleared,
+//! because after a later failure it is continued from there. A task that is one crash short of the limit is *on
 //! trial*: it waits outside the pool until no other task is on trial here and `ZooKeeper` names it as this
 //! node's suspect. If the node is lost then, the task is *condemned*: the node that claims it writes it to the
 //! quarantine, and the job continues without it.
@@ -49,13 +49,13 @@ pub(super) struct Trials {
 
 impl Trials {
     /// Removes from claimed holdings the tasks that are condemned or must be tried; the others can run.
-    pub(super) fn receive(&mut self, claimed: Holdings, deaths_max: u32) -> Vec<Envelope> {
+    pub(super) fn receive(&mut self, claimed: Holdings, crashes_max: u32) -> Vec<Envelope> {
         let Holdings { mut tasks, suspect, .. } = claimed;
-        if deaths_max == 0 {
+        if crashes_max == 0 {
             return tasks;
         }
-        for task in tasks.extract_if(.., |task| task.deaths.saturating_add(1) >= deaths_max) {
-            if task.deaths < deaths_max {
+        for task in tasks.extract_if(.., |task| task.crashes.saturating_add(1) >= crashes_max) {
+            if task.crashes < crashes_max {
                 self.waiting.push_back(task);
                 continue;
             }
@@ -92,7 +92,7 @@ impl Trials {
     pub(super) fn name(&mut self, cut: &Cut, beside: &[Envelope]) -> Option<Suspect> {
         let waits =
             |task: &Envelope| task.spawned.awaited().is_some() || cut.waiting_outside.contains(&task.id);
-        let is_tried = |task: &Envelope| Some(task.id) == self.tried && task.deaths > 0 && !waits(task);
+        let is_tried = |task: &Envelope| Some(task.id) == self.tried && task.crashes > 0 && !waits(task);
         if !cut.tasks.iter().any(is_tried) {
             self.tried = None;
         }
@@ -143,9 +143,9 @@ mod tests {
 
     const MAX: u32 = 3;
 
-    fn task(number: u64, deaths: u32) -> Envelope {
+    fn task(number: u64, crashes: u32) -> Envelope {
         let id = TaskId { node: NodeId(1), number };
-        Envelope { deaths, ..Envelope::new(id, Blob::default(), Blob::default()) }
+        Envelope { crashes, ..Envelope::new(id, Blob::default(), Blob::default()) }
     }
 
     fn cut(tasks: Vec<Envelope>) -> Cut {

@@ -145,13 +145,13 @@ impl<T: Task> Running<T> {
         while let Some(entry) = next.take() {
             let before = codec::encode(&entry.task).ok();
             self.pool.interrupts.iter().for_each(|interrupts| interrupts.begin_call(every));
-            let Searched { outcome, mut finished, deaths, task } = self.pool.search(entry, 0);
+            let Searched { outcome, mut finished, crashes, task } = self.pool.search(entry, 0);
             match outcome {
                 Err(panic) => return Err(self.failed(format!("a task panicked: {}", message(&*panic)))),
                 Ok(Outcome::Migrate) if finished.requested.stop => {
                     // A task that polls before its first step must be able to do that step.
                     every = if codec::encode(&task).ok() == before { every * 2 } else { self.drill.every() };
-                    next = Some(self.sent(finished.part.stopped(deaths, task))?);
+                    next = Some(self.sent(finished.part.stopped(crashes, task))?);
                 }
                 Ok(outcome) => {
                     if outcome == Outcome::Complete {
@@ -159,7 +159,7 @@ impl<T: Task> Running<T> {
                         self.output.merge(self.sent_output(output)?);
                     }
                     let next =
-                        self.pool.conclude(Searched { outcome: Ok(outcome), finished, deaths, task }, 0);
+                        self.pool.conclude(Searched { outcome: Ok(outcome), finished, crashes, task }, 0);
                     debug_assert!(next.is_none(), "nothing has interrupted it");
                 }
             }

@@ -163,7 +163,7 @@ fn idle_pool_shows_all_completions() {
             task_children_max: 1,
             batch_ids_commit: 1,
             spawned_tasks_max: 1_000,
-            deaths_max: 0,
+            crashes_max: 0,
             ledger: true,
             ledger_bytes_max: usize::MAX,
         };

@@ -18,7 +18,7 @@
 mod signals;
 mod queue;
 mod cut;
-mod deaths;
+mod crashes;
 mod lineage;
 mod worker;
 mod crew;
@@ -62,8 +62,8 @@ use self::{
     wakers::WakeUps,
 };
 pub(crate) use self::{
+    crashes::Crashes,
     crew::{Crew, Workers, Workplace},
-    deaths::Deaths,
     lineage::Lineage,
     shares::Claim,
     signals::Signals,
@@ -95,7 +95,7 @@ pub(crate) struct Entry<T: Task> {
     pub(crate) scope: Option<Scope>,
     pub(crate) children: Vec<TaskId>,
     pub(crate) spawned: Spawned,
-    pub(crate) deaths: Deaths,
+    pub(crate) crashes: Crashes,
     pub(crate) output: T::Output,
     /// The task's outlook when it was queued: it does not change while the task is queued, and the program's code
     /// is not called under a lock.
@@ -161,7 +161,7 @@ pub(crate) struct PoolLimits {
     pub(crate) batch_ids_commit: usize,
     pub(crate) spawned_tasks_max: usize,
     /// The number of consecutive nodes lost with a task after which the task is set aside; 0 for no limit.
-    pub(crate) deaths_max: u32,
+    pub(crate) crashes_max: u32,
     /// Whether the node's tasks are written to ZooKeeper periodically; if not, only completions are.
     pub(crate) ledger: bool,
     /// The size of the tasks of a cut beyond which further queued tasks need not be in it, in bytes.
@@ -179,7 +179,7 @@ impl PoolLimits {
             task_children_max: task_children_max.min(CHILDREN_MAX),
             batch_ids_commit,
             spawned_tasks_max,
-            deaths_max: limits.deaths_max,
+            crashes_max: limits.crashes_max,
             ledger: ledger_interval_ms > 0,
             ledger_bytes_max: limits.ledger_bytes(),
         }
@@ -198,7 +198,7 @@ impl<T: Task> Pool<T> {
             signals: Signals::default(),
             variables: VariableTable::new(variables),
             limits,
-            queue: Queue::new(workers, limits.deaths_max),
+            queue: Queue::new(workers, limits.crashes_max),
             batches: Batches::default(),
             merging: AtomicBool::new(false),
             fault: Mutex::default(),
@@ -410,7 +410,7 @@ impl<T: Task> Entry<T> {
             scope: None,
             children,
             spawned: Spawned::Nothing,
-            deaths: Deaths::default(),
+            crashes: Crashes::default(),
             output,
             outlook: (T::HOOKS.outlook)(&task),
             order: (T::HOOKS.order)(&task),
@@ -430,7 +430,7 @@ impl<T: Task> Entry<T> {
             scope: self.scope,
             children: self.children.clone(),
             spawned: self.spawned.clone(),
-            deaths: self.deaths.count(),
+            crashes: self.crashes.count(),
             output: codec::encode(&self.output)?.into(),
             task: codec::encode(&self.task)?.into(),
         };
@@ -443,9 +443,9 @@ impl<T: Task> Entry<T> {
     /// Unpacks a task that came from another node.
     pub(crate) fn open(envelope: Envelope) -> Result<Self, DecodeError> {
         let (output, task) = (codec::decode(&envelope.output)?, codec::decode(&envelope.task)?);
-        let Envelope { id, scope, children, spawned, deaths, .. } = envelope;
-        let deaths = Deaths::new(deaths);
-        Ok(Self { scope, spawned, deaths, ..Self::resume(id, children, output, task) })
+        let Envelope { id, scope, children, spawned, crashes, .. } = envelope;
+        let crashes = Crashes::new(crashes);
+        Ok(Self { scope, spawned, crashes, ..Self::resume(id, children, output, task) })
     }
 }
 

@@ -137,7 +137,7 @@ struct State<T: Task> {
     running: Vec<Option<Basis>>,
     cut: Collecting,
     /// The number of consecutive nodes lost with a task after which the task is set aside; 0 for no limit.
-    deaths_max: u32,
+    crashes_max: u32,
 }
 
 /// Whether workers may start tasks.
@@ -151,7 +151,7 @@ enum Gate {
 }
 
 impl<T: Task> Queue<T> {
-    pub(super) fn new(workers: usize, deaths_max: u32) -> Self {
+    pub(super) fn new(workers: usize, crashes_max: u32) -> Self {
         let state = State {
             tasks: VecDeque::new(),
             waiting: Waiting::default(),
@@ -166,7 +166,7 @@ impl<T: Task> Queue<T> {
             steal_times: Histogram::default(),
             running: vec![None; workers],
             cut: Collecting::default(),
-            deaths_max,
+            crashes_max,
         };
         let flags = || (0..workers).map(|_| AtomicBool::new(false)).collect();
         Self {

@@ -89,10 +89,10 @@ impl<T: Task> Slices<T> {
             entry = same;
         }
         match self.pool.search(entry, worker) {
-            Searched { outcome: Ok(Outcome::Migrate), finished, deaths, task }
+            Searched { outcome: Ok(Outcome::Migrate), finished, crashes, task }
                 if !finished.requested.stop =>
             {
-                let entry = finished.part.stopped(deaths.polled(Instant::now()), task);
+                let entry = finished.part.stopped(crashes.polled(Instant::now()), task);
                 // After the slice: otherwise a quantum shorter than a slice would allow no progress.
                 let goes_on = self.pool.yield_if_asked(worker, entry);
                 if goes_on.is_none() {

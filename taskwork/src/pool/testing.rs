@@ -13,7 +13,7 @@ pub(super) const LIMITS: PoolLimits = PoolLimits {
     task_children_max: 3,
     batch_ids_commit: usize::MAX,
     spawned_tasks_max: 1_000,
-    deaths_max: 3,
+    crashes_max: 3,
     ledger: true,
     ledger_bytes_max: usize::MAX,
 };

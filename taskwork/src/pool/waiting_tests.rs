@@ -443,12 +443,12 @@ impl Task for Woken {
 /// Its trial may have ended while it waited: then no task would be blamed if it killed the node now.
 #[test]
 fn woken_task_short_of_the_limit_waits_for_its_trial() {
-    for (deaths, is_tried) in [(0, false), (1, false), (2, true)] {
+    for (crashes, is_tried) in [(0, false), (1, false), (2, true)] {
         let pool = Arc::new(Pool::<Woken>::new(NodeId(1), Arc::default(), 1, LIMITS));
         let crew = Crew::start(1).unwrap();
         crew.add(Claim::default(), Arc::clone(&pool) as Arc<dyn Workplace>);
         let task = Entry::new(TaskId::ROOT, Woken(false)).seal().unwrap();
-        pool.put(vec![Envelope { deaths, ..task }], Basis::FIRM, None).unwrap();
+        pool.put(vec![Envelope { crashes, ..task }], Basis::FIRM, None).unwrap();
         if is_tried {
             // It is woken immediately, and no worker takes it.
             let is_untried = |pool: &Pool<Woken>| pool.view().untried.is_some() && pool.view().is_idle();
@@ -466,10 +466,10 @@ fn woken_task_short_of_the_limit_waits_for_its_trial() {
     }
 }
 
-/// Returns a pool without workers, with a task that is one death short of the limit.
+/// Returns a pool without workers, with a task that is one crash short of the limit.
 fn with_last_chance<T: Task<Shared: Default>>(entry: &Entry<T>, limits: PoolLimits) -> Arc<Pool<T>> {
     let pool = Arc::new(Pool::<T>::new(NodeId(1), Arc::default(), 1, limits));
-    let task = Envelope { deaths: limits.deaths_max - 1, ..entry.seal().unwrap() };
+    let task = Envelope { crashes: limits.crashes_max - 1, ..entry.seal().unwrap() };
     pool.put(vec![task], Basis::FIRM, None).unwrap();
     pool
 }

@@ -12,8 +12,8 @@ use tokio::time::Instant;
 
 use super::{
     Entry, Pool, PoolFault,
+    crashes::Crashes,
     crew::{Post, Stint, Workplace},
-    deaths::Deaths,
     queue::{End, Interruption, Waits},
     times::Doing,
 };
@@ -28,7 +28,7 @@ use crate::{
 pub(super) struct Searched<T: Task> {
     pub(super) outcome: thread::Result<Outcome>,
     pub(super) finished: Finished<T::Output>,
-    pub(super) deaths: Deaths,
+    pub(super) crashes: Crashes,
     pub(super) task: T,
 }
 
@@ -89,11 +89,12 @@ impl<T: Task> Pool<T> {
 
     /// Calls the program's search once.
     pub(super) fn search(&self, entry: Entry<T>, worker: usize) -> Searched<T> {
-        let Entry { id, scope, children, spawned, deaths, output, outlook, basis, lineage, mut task, .. } =
-            entry;
+        let Entry {
+            id, scope, children, spawned, crashes, output, outlook, basis, lineage, mut task, ..
+        } = entry;
         self.runs(worker, Some(id));
         self.at_work(worker).set(outlook);
-        let deaths = deaths.running(Instant::now());
+        let crashes = crashes.running(Instant::now());
         // It has only waited for its spawned tasks: no work is left to search.
         let is_done = spawned.awaited().is_some();
         let spawned = if is_done { Spawned::Nothing } else { spawned };
@@ -103,7 +104,7 @@ impl<T: Task> Pool<T> {
         self.times.note(worker, Doing::Searching);
         let outcome = catch_unwind(AssertUnwindSafe(&mut search));
         self.times.note(worker, Doing::Handling);
-        Searched { outcome, finished: cx.finish(), deaths, task }
+        Searched { outcome, finished: cx.finish(), crashes, task }
     }
 
     /// Handles the outcome of a search. Returns the task if it continues immediately. A panic of the program's code,
@@ -119,24 +120,24 @@ impl<T: Task> Pool<T> {
     }
 
     fn conclude_unguarded(&self, searched: Searched<T>, worker: usize) -> Option<Entry<T>> {
-        let Searched { outcome, finished, deaths, task } = searched;
+        let Searched { outcome, finished, crashes, task } = searched;
         let Finished { part, requested, waker } = finished;
         let id = part.id;
         match outcome {
-            Ok(Outcome::Complete) => self.complete_or_join(worker, part, deaths, task),
+            Ok(Outcome::Complete) => self.complete_or_join(worker, part, crashes, task),
             Ok(Outcome::Wait) => {
                 let now = Instant::now();
-                let entry = part.stopped(deaths.polled(now).resting(now), task);
+                let entry = part.stopped(crashes.polled(now).resting(now), task);
                 match waker {
                     Some(waker) => self.wait_by(worker, entry, Waits::Outside(waker.wake_up()), &[]),
                     None => self.wait_for_spawned(worker, entry, Then::GoesOn),
                 }
             }
             Ok(Outcome::Migrate) if requested.stop => {
-                self.put_by(worker, part.stopped(deaths.polled(Instant::now()), task), End::Back);
+                self.put_by(worker, part.stopped(crashes.polled(Instant::now()), task), End::Back);
             }
             Ok(Outcome::Migrate) if requested.snapshot => {
-                return self.interrupt(worker, part.stopped(deaths.polled(Instant::now()), task));
+                return self.interrupt(worker, part.stopped(crashes.polled(Instant::now()), task));
             }
             // A task that stops without a request would be started and stop again without end.
             Ok(Outcome::Migrate) => self.fail(PoolFault::Deserted { task: id }),
@@ -146,14 +147,14 @@ impl<T: Task> Pool<T> {
     }
 
     /// Completes a task. If others may wait for it, it waits first until its spawned tasks are complete.
-    fn complete_or_join(&self, worker: usize, part: Part<T::Output>, deaths: Deaths, task: T) {
+    fn complete_or_join(&self, worker: usize, part: Part<T::Output>, crashes: Crashes, task: T) {
         if let Spawned::Tasks { scope, tasks } = &part.spawned {
             if part.scope.is_none() {
                 self.queue.forget_scope(*scope);
             } else if !self.queue.close_scope(worker, *scope, tasks) {
                 return self.wait_for_spawned(
                     worker,
-                    part.stopped(deaths.resting(Instant::now()), task),
+                    part.stopped(crashes.resting(Instant::now()), task),
                     Then::Completes,
                 );
             }
@@ -179,7 +180,7 @@ impl<T: Task> Pool<T> {
             scope,
             children: Vec::new(),
             spawned: Spawned::Awaited { scope: own, then },
-            deaths: entry.deaths,
+            crashes: entry.crashes,
             output: entry.output,
             outlook: entry.outlook,
             order: entry.order,

@@ -123,7 +123,7 @@ pub(crate) async fn run_on(tree: &MemoryTree, setup: Setup) -> Result<RawReport,
         name: "embedded",
         submitter: "embedded",
         attempts_max: if kept.is_some() { kept::ATTEMPTS_MAX } else { 1 },
-        deaths_max: limits.deaths_max,
+        crashes_max: limits.crashes_max,
         require: Labels::NONE,
         after: &[],
         // No other process could add tasks.
@@ -177,7 +177,7 @@ fn limits_here(limits: &Limits, alone: bool, is_kept: bool) -> Limits {
         // Tasks are interrupted and written as on a cluster, but more often, so that a short test reveals a program
         // that does not support it. A panic fails the job immediately: the ledger does not outlive the process.
         let ledger_interval_ms = limits.ledger_interval_ms.min(LEDGER_INTERVAL_MS);
-        Limits { ledger_interval_ms, deaths_max: 0, ..limits.clone() }
+        Limits { ledger_interval_ms, crashes_max: 0, ..limits.clone() }
     }
 }
 

@@ -357,7 +357,7 @@ fn coordination(seat: &Seat, part: &Part, channels: Channels) -> Coordination {
         orphans_wanted,
         ledger_interval_ms: limits.ledger_interval_ms,
         unprotected_logged: AtomicBool::new(false),
-        deaths_max: limits.deaths_max,
+        crashes_max: limits.crashes_max,
         drain_deadline_ms: limits.drain_deadline_ms,
         rescue_ms: limits.rescue_ms,
         companion,

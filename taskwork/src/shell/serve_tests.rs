@@ -193,7 +193,7 @@ async fn submit(store: &Arc<dyn Store>, is_endless: bool) -> String {
         name: "",
         submitter: "",
         attempts_max: 1,
-        deaths_max: 3,
+        crashes_max: 3,
         require: zk::Labels::NONE,
         after: &[],
         stays_open: false,

@@ -89,7 +89,7 @@ impl Stage {
             root: b"",
             variables: &[],
             attempts_max: 1,
-            deaths_max: 0,
+            crashes_max: 0,
             require: Labels::NONE,
             after: &[],
             stays_open: false,

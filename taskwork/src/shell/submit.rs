@@ -37,7 +37,7 @@ pub(crate) struct Submission<'a> {
     pub(crate) name: &'a str,
     pub(crate) submitter: &'a str,
     pub(crate) attempts_max: u32,
-    pub(crate) deaths_max: u32,
+    pub(crate) crashes_max: u32,
     pub(crate) require: &'a Labels,
     pub(crate) after: &'a [String],
     pub(crate) stays_open: bool,
@@ -129,7 +129,7 @@ impl<'a> Draft<'a> {
             root: &self.root.bytes,
             variables: order.start_values,
             attempts_max: order.attempts_max,
-            deaths_max: order.deaths_max,
+            crashes_max: order.crashes_max,
             require: order.require,
             after: order.after,
             stays_open: order.stays_open,
@@ -337,7 +337,7 @@ impl Tracked {
         let suspended = record.state == JobState::Suspended;
         let is_cancelled = record.state == JobState::Cancelled;
         let cancelled = is_cancelled.then(|| record.reason.clone().unwrap_or_default());
-        let describe = |(task, AboutTask { deaths, reason, .. })| SetAside { task, deaths, reason };
+        let describe = |(task, AboutTask { crashes, reason, .. })| SetAside { task, crashes, reason };
         let set_aside = set_aside.into_iter().map(describe).collect();
         Ok(RawReport { output, suspended, cancelled, set_aside, figures: *figures, elapsed, variables })
     }
@@ -445,7 +445,7 @@ mod tests {
                 name: "",
                 submitter: "",
                 attempts_max: 1,
-                deaths_max: 3,
+                crashes_max: 3,
                 require: Labels::NONE,
                 after: &[],
                 stays_open: false,

@@ -36,7 +36,7 @@ pub(crate) fn record() -> JobRecord {
         state: JobState::Running,
         attempt: 2,
         attempts_max: 3,
-        deaths_max: 3,
+        crashes_max: 3,
         require: Labels::default(),
         after: Vec::new(),
         stays_open: false,

@@ -138,7 +138,7 @@ impl RawJob {
             listed_tasks: attempt.and_then(RawAttempt::listed_tasks),
             parked_tasks: attempt.and_then(|attempt| attempt.parked),
             set_aside: set_aside
-                .map(|(task, about)| (task.clone(), (about.deaths, about.reason.clone())))
+                .map(|(task, about)| (task.clone(), (about.crashes, about.reason.clone())))
                 .collect(),
             lost: self.lost(raw).into_iter().collect(),
             display: self.display(raw),

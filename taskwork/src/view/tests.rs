@@ -108,7 +108,7 @@ fn shows(rank: u64, worked: u64) -> Status {
 }
 
 fn content_of_about() -> impl Strategy<Value = Content> {
-    (0..4_u32).prop_map(|deaths| content(&AboutTask { deaths, reason: "why".to_owned(), at_ms: 0 }))
+    (0..4_u32).prop_map(|crashes| content(&AboutTask { crashes, reason: "why".to_owned(), at_ms: 0 }))
 }
 
 fn paths() -> Vec<String> {
@@ -299,7 +299,7 @@ fn bound_includes_open_tasks_until_a_job_is_done_and_is_unknown_where_no_node_ha
             ("jobs/j-0000000001/attempts/2/list", Content::Children(4)),
         ];
         let parked = parked.map(|parked| ("jobs/j-0000000001/attempts/2/parked", Content::Children(parked)));
-        let about = content(&AboutTask { deaths: 3, reason: "why".to_owned(), at_ms: 0 });
+        let about = content(&AboutTask { crashes: 3, reason: "why".to_owned(), at_ms: 0 });
         let set_aside = set_aside.then_some(("jobs/j-0000000001/attempts/2/quarantine/n1-0/about", about));
         let about = view(seen.into_iter().chain(parked).chain(set_aside)).job(JOB).unwrap().about;
         (about.bound, about.gap.is_some())

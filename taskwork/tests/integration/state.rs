@@ -218,7 +218,7 @@ fn task_that_panics_repeatedly_is_set_aside_and_retried_by_the_next_run() {
         let report = run(nodes).unwrap();
         assert!(!report.finished && !report.suspended);
         let [task] = &report.set_aside[..] else { panic!("{:?}", report.set_aside) };
-        assert_eq!((task.deaths, task.reason.as_str()), (5, "7 is too many"));
+        assert_eq!((task.crashes, task.reason.as_str()), (5, "7 is too many"));
         assert!(report.output < 10, "{}", report.output);
     }
     std::fs::remove_file(&file).unwrap();

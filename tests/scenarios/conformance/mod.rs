@@ -414,7 +414,7 @@ fn new_job(shared: &[u8]) -> NewJob<'_> {
         root: b"the root",
         variables: &[],
         attempts_max: 3,
-        deaths_max: 3,
+        crashes_max: 3,
         require: Labels::NONE,
         after: &[],
         stays_open: false,

@@ -241,7 +241,7 @@ impl Plan {
         let newcomers = if kind == Kind::Reconnects { 2 } else { 0 };
         let faults = faults::draw(&mut random, kind, nodes, calm_ms);
         let mut limits = limits(&mut random, seed);
-        limits.deaths_max = [0, 0, 2, 3][random.random_range(0..4)];
+        limits.crashes_max = [0, 0, 2, 3][random.random_range(0..4)];
         fit(&mut limits, kind);
         let attempts_max = match kind {
             Kind::FewAttempts => random.random_range(1..=3),
@@ -450,7 +450,7 @@ fn limits(random: &mut SmallRng, seed: u64) -> Limits {
 /// Fits limits to a kind of plan.
 fn fit(limits: &mut Limits, kind: Kind) {
     if kind == Kind::Deadly {
-        limits.deaths_max = limits.deaths_max.max(2);
+        limits.crashes_max = limits.crashes_max.max(2);
     }
     if matches!(kind, Kind::Deadly | Kind::Workflow | Kind::Leaves) {
         // An unwritten task starts again and crashes again, without a count of its earlier starts.

@@ -303,7 +303,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     mutant(
         "blame what is on trial for the panic of a task that was not written",
-        "taskwork/src/shell/coordination/deaths.rs",
+        "taskwork/src/shell/coordination/crashes.rs",
         "        let (task, reason) = (written.unwrap_or(task), reason.to_owned());\n",
         "        let tried = held.suspect.as_ref().map_or(task, |tried| tried.task);\n        let (task, reason) = (if is_held(&task) { task } else { tried }, reason.to_owned());\n",
     ),

@@ -18,7 +18,7 @@ fn transaction_inlines_parts_up_to_request_limit() {
         take: (0..256).map(transit).collect(),
         ..Transaction::default()
     };
-    let about = AboutTask { deaths: u32::MAX, reason: "\u{10000}".repeat(500), at_ms: u64::MAX };
+    let about = AboutTask { crashes: u32::MAX, reason: "\u{10000}".repeat(500), at_ms: u64::MAX };
     for round in 0..20 {
         // Between 128 bytes and 64 KiB each, so that in some rounds all of it fits, and in others nothing.
         let bytes_max = 128 << (round % 10);

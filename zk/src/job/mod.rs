@@ -103,7 +103,7 @@ pub struct JobRecord {
     pub attempts_max: u32,
     /// The number of nodes in a row that may be lost with a task before it is set aside, 0 for any number.
     #[serde(default)]
-    pub deaths_max: u32,
+    pub crashes_max: u32,
     /// The labels that a node must have to work on it.
     #[serde(default)]
     pub require: Labels,

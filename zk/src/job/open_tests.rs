@@ -27,7 +27,7 @@ async fn submitted(stage: &Stage) -> String {
         root: b"the root",
         variables: &[],
         attempts_max: 9,
-        deaths_max: 3,
+        crashes_max: 3,
         require: Labels::NONE,
         after: &[],
         stays_open: true,

@@ -127,7 +127,7 @@ async fn cancelled_job_keeps_its_committed_outputs() {
 async fn incomplete_job_is_retried_after_its_release_and_released_again() {
     let stage = Stage::new().await;
     let store = working(&stage).await;
-    let about = AboutTask { deaths: 3, reason: "it fell".to_owned(), at_ms: 8 };
+    let about = AboutTask { crashes: 3, reason: "it fell".to_owned(), at_ms: 8 };
     let aside = SetAside { task: ROOT.to_owned(), envelope: vec![6; LARGE], about };
     let aside = Transaction { set_aside: vec![aside], toggles: vec![ROOT.to_owned()], ..flush() };
     accounting::commit(&*store, &stage.cluster, &stage.attempt(1), &aside).await.unwrap();

@@ -48,7 +48,7 @@ pub struct NewJob<'a> {
     /// The maximum number of attempts.
     pub attempts_max: u32,
     /// The number of nodes in a row that may be lost with a task before it is set aside, 0 for any number.
-    pub deaths_max: u32,
+    pub crashes_max: u32,
     /// The labels that a node must have to work on it.
     pub require: &'a Labels,
     /// The jobs that must be done before nodes work on it.
@@ -194,7 +194,7 @@ impl<'a> Submission<'a> {
             state: JobState::Submitting,
             attempt: 1,
             attempts_max: new.attempts_max,
-            deaths_max: new.deaths_max,
+            crashes_max: new.crashes_max,
             require: new.require.clone(),
             after: new.after.to_vec(),
             stays_open: new.stays_open,
@@ -345,7 +345,7 @@ mod tests {
             root: b"the root",
             variables: &[],
             attempts_max: 3,
-            deaths_max: 3,
+            crashes_max: 3,
             require: Labels::NONE,
             after: &[],
             stays_open: false,

@@ -74,7 +74,7 @@ async fn data_beyond_limit_is_refused_with_limit_and_size() {
         root: b"",
         variables: &[],
         attempts_max: 1,
-        deaths_max: 3,
+        crashes_max: 3,
         require: Labels::NONE,
         after: &[],
         stays_open: false,
@@ -176,7 +176,7 @@ async fn lost_node_ends_attempt_and_next_starts_from_root() {
 async fn incomplete(stage: &Stage, envelope: &[u8]) {
     let (store, fence) = leader(stage, "a").await;
     let x = stage.member("x").await;
-    let about = AboutTask { deaths: 3, reason: "it panicked".to_owned(), at_ms: 7 };
+    let about = AboutTask { crashes: 3, reason: "it panicked".to_owned(), at_ms: 7 };
     let aside = SetAside { task: ROOT.to_owned(), envelope: envelope.to_vec(), about: about.clone() };
     let flush = accounting::Transaction {
         node: "x".into(),
@@ -249,7 +249,7 @@ async fn maximum_of_set_aside_tasks_can_be_retried() {
     let mut settled = None;
     for first in (0..SET_ASIDE_MAX).step_by(100) {
         assert!(!quarantine::is_full(&*store, &paths).await.unwrap());
-        let about = AboutTask { deaths: 3, reason: "out of memory; ".repeat(30), at_ms: 7 };
+        let about = AboutTask { crashes: 3, reason: "out of memory; ".repeat(30), at_ms: 7 };
         let aside = |number: usize| SetAside {
             task: format!("n{number:016}-{number}"),
             envelope: vec![7; 200],

@@ -150,14 +150,14 @@ impl<T: Task> Waiting<T> {
 
 impl<T: Task> State<T> {
     /// Queues a task that need no longer wait, before all others. Returns whether it was queued: a task that is one
-    /// death short of the limit waits for its trial instead.
+    /// crash short of the limit waits for its trial instead.
     fn queue_woken(&mut self, mut queued: Queued<T>) -> bool {
         if let Spawned::Awaited { then: Then::GoesOn, .. } = queued.entry.spawned {
             queued.entry.spawned = Spawned::Nothing;
         }
         // A task that is complete now does nothing more.
         let goes_on = queued.entry.spawned.awaited().is_none();
-        let is_tried = goes_on && queued.entry.deaths.may_be_last(self.deaths_max);
+        let is_tried = goes_on && queued.entry.crashes.may_be_last(self.crashes_max);
         queued.waits = if is_tried { Waits::Trial } else { Waits::No };
         match self.waiting.add(queued) {
             Some(queued) => self.queue_first(queued),

@@ -58,7 +58,7 @@ fn is_unprotected(held: &[u8]) -> bool {
 fn incomplete_reason(set_aside: &[(String, AboutTask)]) -> Option<String> {
     let (task, about) = set_aside.first()?;
     let what = match set_aside.len() {
-        1 => format!("task {task} was set aside after it had failed on {} nodes in a row", about.deaths),
+        1 => format!("task {task} was set aside after it had failed on {} nodes in a row", about.crashes),
         more => format!("{more} tasks were set aside, the first of them {task}"),
     };
     let said =
@@ -337,8 +337,8 @@ impl Coordination {
                     let tasks = set_aside
                         .iter()
                         .take(SET_ASIDE_SHOWN_MAX)
-                        .map(|(task, AboutTask { deaths, reason, .. })| {
-                            serde_json::json!({ "task": task, "deaths": deaths, "reason": reason })
+                        .map(|(task, AboutTask { crashes, reason, .. })| {
+                            serde_json::json!({ "task": task, "crashes": crashes, "reason": reason })
                         });
                     shown["set_aside"] = tasks.collect();
                 }

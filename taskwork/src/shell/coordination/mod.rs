@@ -24,7 +24,7 @@
 //! and nodes to steal.
 
 mod continued;
-mod deaths;
+mod crashes;
 mod figures;
 mod job;
 mod journal;
@@ -164,8 +164,8 @@ pub(crate) struct Coordination {
     pub(crate) rescue_ms: u64,
     /// Whether the node has logged that it holds more than it writes.
     pub(crate) unprotected_logged: AtomicBool,
-    /// The number of deaths after which a task is set aside, 0 for any number.
-    pub(crate) deaths_max: u32,
+    /// The number of crashes after which a task is set aside, 0 for any number.
+    pub(crate) crashes_max: u32,
 }
 
 /// The processes that can watch a job and read its result.

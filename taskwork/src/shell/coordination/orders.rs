@@ -221,7 +221,7 @@ impl Coordination {
             Ok(mut holdings) => {
                 resigned.store(holdings.suspect.as_ref().is_some_and(|it| it.is_certain), Relaxed);
                 if lost.is_some_and(|node| self.counts_loss_of(node)) {
-                    holdings.count_loss(self.deaths_max);
+                    holdings.count_loss(self.crashes_max);
                 }
                 codec::encode(&holdings).ok()
             }

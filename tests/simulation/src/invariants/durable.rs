@@ -61,7 +61,7 @@ struct Content {
     states: Done,
     unprotected: bool,
     /// The maximum number of nodes in a row that were lost with any of the tasks.
-    deaths: u32,
+    crashes: u32,
     /// Whether its tasks were set aside.
     is_set_aside: bool,
 }
@@ -138,10 +138,10 @@ impl Durable {
         Some(all)
     }
 
-    /// Returns the maximum number of deaths of the tasks in a znode.
-    pub(crate) fn deaths(&self, attempt: u32, path: &str) -> u32 {
+    /// Returns the maximum number of crashes of the tasks in a znode.
+    pub(crate) fn crashes(&self, attempt: u32, path: &str) -> u32 {
         let znode = self.attempts.get(&attempt).and_then(|znodes| znodes.get(path));
-        znode.map_or(0, |content| content.deaths)
+        znode.map_or(0, |content| content.crashes)
     }
 
     /// Returns whether a node that is not a member holds more than it has written.
@@ -157,7 +157,7 @@ fn read(sizes: &Sizes, folder: &str, data: &[u8], servers: &Servers) -> Option<C
     if sizes.is_workflow {
         return read_workflow(folder, &data);
     }
-    let Stored { tasks, unprotected, deaths } = match folder {
+    let Stored { tasks, unprotected, crashes } = match folder {
         "outputs" => {
             let states = if data.is_empty() { Done::default() } else { simulation::decode(&data)? };
             return Some(Content { states, ..Content::default() });
@@ -174,17 +174,17 @@ fn read(sizes: &Sizes, folder: &str, data: &[u8], servers: &Servers) -> Option<C
             }
         }
     }
-    Some(Content { tasks: tasks.len(), states, unprotected, deaths, ..Content::default() })
+    Some(Content { tasks: tasks.len(), states, unprotected, crashes, ..Content::default() })
 }
 
 /// Reads the znode of a workflow: its program is a task, whose output has no states.
 fn read_workflow(folder: &str, data: &[u8]) -> Option<Content> {
-    let Stored { tasks, unprotected, deaths } = match folder {
+    let Stored { tasks, unprotected, crashes } = match folder {
         "outputs" => return Some(Content::default()),
         "parked" | "quarantine" => simulation::parked::<Main<Flow>>(data)?,
         _ => simulation::held::<Main<Flow>>(data)?,
     };
-    Some(Content { tasks: tasks.len(), unprotected, deaths, ..Content::default() })
+    Some(Content { tasks: tasks.len(), unprotected, crashes, ..Content::default() })
 }
 
 /// Returns the data of a znode, or of the chunks that it names.

@@ -2,7 +2,7 @@
 //! below its tasks and the states in the committed outputs are exactly the states of the job's tree.
 //!
 //! In addition, a new attempt starts only if a node was lost that held more than it had written, and no task
-//! counts more deaths than nodes were lost.
+//! counts more crashes than nodes were lost.
 
 use std::collections::BTreeMap;
 
@@ -43,7 +43,7 @@ impl Invariant for NothingIsLost {
             let Some(at) = place(&facts.cluster, op.path()) else { continue };
             let (Some(attempt), Some(job)) = (at.attempt, facts.job(at.job)) else { continue };
             check(job, attempt)
-                .and_then(|()| check_deaths(job, attempt, op.path()))
+                .and_then(|()| check_crashes(job, attempt, op.path()))
                 .map_err(|what| format!("{}: {what}, after a write to {}", at.job, op.path()))?;
         }
         Ok(())
@@ -64,10 +64,10 @@ fn check(job: &JobFacts, attempt: u32) -> Result<(), String> {
     }
 }
 
-fn check_deaths(job: &JobFacts, attempt: u32, path: &str) -> Result<(), String> {
-    match job.durable.deaths(attempt, path) {
-        deaths if deaths > job.losses => {
-            Err(format!("a task has {deaths} deaths, and {} nodes were lost", job.losses))
+fn check_crashes(job: &JobFacts, attempt: u32, path: &str) -> Result<(), String> {
+    match job.durable.crashes(attempt, path) {
+        crashes if crashes > job.losses => {
+            Err(format!("a task has {crashes} crashes, and {} nodes were lost", job.losses))
         }
         _ => Ok(()),
     }

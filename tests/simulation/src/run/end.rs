@@ -43,11 +43,11 @@ impl Stage<'_> {
         let deadly = self.world.with(|state| state.invariants.facts.job(job).is_some_and(deadly));
         let fails = |facts: &JobFacts| matches!(&facts.shape, Shape::Workflow(recipe) if recipe.fails());
         let fails = self.world.with(|state| state.invariants.facts.job(job).is_some_and(fails));
-        let deaths_max = u64::from(record.deaths_max);
+        let crashes_max = u64::from(record.crashes_max);
         let fine = match record.state {
             JobState::Done => !deadly && !fails,
             // A machine may repeatedly be lost with an innocent task too.
-            JobState::Incomplete => deaths_max > 0 && (deadly || lost >= deaths_max),
+            JobState::Incomplete => crashes_max > 0 && (deadly || lost >= crashes_max),
             JobState::Cancelled => self.stopped.contains(job),
             JobState::Failed => given_up || fails,
             _ => false,

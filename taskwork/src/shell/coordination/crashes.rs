@@ -32,7 +32,7 @@ impl Coordination {
     /// provided that the node writes its holdings; otherwise the job fails, because a new attempt would panic too.
     pub(super) async fn resign_or_fail(&self, fault: &PoolFault) {
         let PoolFault::Panicked { task, lineage, message } = fault else { return self.fail(fault).await };
-        if self.ledger_interval_ms == 0 || self.deaths_max == 0 {
+        if self.ledger_interval_ms == 0 || self.crashes_max == 0 {
             return self.fail(fault).await;
         }
         // The attempt in which the task panicked.
@@ -84,13 +84,13 @@ impl Coordination {
     pub(super) async fn set_aside(&self, condemned: &[Condemned]) -> Result<Vec<SetAside>, CommitError> {
         let mut all = Vec::new();
         for Condemned { task, reason } in condemned {
-            let about = AboutTask { deaths: task.deaths, reason: reason.clone(), at_ms: unix_ms() };
+            let about = AboutTask { crashes: task.crashes, reason: reason.clone(), at_ms: unix_ms() };
             let (scope, children) = (None, Vec::new());
             let spawned = match &task.spawned {
                 Spawned::Tasks { scope, .. } => Spawned::Tasks { scope: *scope, tasks: Vec::new() },
                 other => other.clone(),
             };
-            let envelope = Envelope { scope, children, spawned, deaths: 0, ..task.clone() };
+            let envelope = Envelope { scope, children, spawned, crashes: 0, ..task.clone() };
             let envelope = self.encoded(&envelope, task.id).await?;
             all.push(SetAside { task: task.id.to_string(), envelope, about });
         }
@@ -111,7 +111,7 @@ impl Coordination {
         for Condemned { task, reason } in condemned {
             let said = if reason.is_empty() { String::new() } else { format!("; it last said: {reason}") };
             let detail =
-                format!("task {}, after it had failed on {} nodes in a row{said}", task.id, task.deaths);
+                format!("task {}, after it had failed on {} nodes in a row{said}", task.id, task.crashes);
             tracing::error!(detail, "a task is set aside; the job continues without it");
             self.timeline.note(EventKind::SetAside, detail);
         }
@@ -178,7 +178,7 @@ mod tests {
         let blamed = blamed(&held(Some(1)), id(7), &came.of_child(id(6)), "why").unwrap();
         let mut held: Holdings = codec::decode(&blamed).unwrap();
         held.count_loss(3);
-        assert!(held.tasks.iter().all(|task| task.deaths == 0), "{held:?}");
+        assert!(held.tasks.iter().all(|task| task.crashes == 0), "{held:?}");
     }
 
     #[test]

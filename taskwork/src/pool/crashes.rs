@@ -4,21 +4,21 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// The time for which a task must run before its deaths are forgotten. If it kills this node later, it is
+/// The time for which a task must run before its crashes are forgotten. If it kills this node later, it is
 /// continued from a state written shortly before, so the next run reaches that point sooner.
 const SURVIVED_AFTER: Duration = Duration::from_secs(1);
 
 /// The number of consecutive nodes that were lost with a task.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Deaths {
+pub(crate) struct Crashes {
     count: u32,
-    /// The start of its current run on this node, if there are deaths and it does not wait.
+    /// The start of its current run on this node, if there are crashes and it does not wait.
     since: Option<Instant>,
     /// The time for which it had run before it waited.
     ran: Duration,
 }
 
-impl Deaths {
+impl Crashes {
     pub(crate) fn new(count: u32) -> Self {
         Self { count, ..Self::default() }
     }
@@ -27,12 +27,12 @@ impl Deaths {
         self.count
     }
 
-    /// Returns whether there are deaths, and the next one is the last before the task is set aside.
-    pub(super) fn may_be_last(self, deaths_max: u32) -> bool {
-        self.count > 0 && deaths_max > 0 && self.count.saturating_add(1) >= deaths_max
+    /// Returns whether there are crashes, and the next one is the last before the task is set aside.
+    pub(super) fn may_be_last(self, crashes_max: u32) -> bool {
+        self.count > 0 && crashes_max > 0 && self.count.saturating_add(1) >= crashes_max
     }
 
-    /// Returns the deaths of a task that runs from now on, if it has not run before.
+    /// Returns the crashes of a task that runs from now on, if it has not run before.
     pub(super) fn running(self, now: Instant) -> Self {
         if self.count == 0 {
             return self;
@@ -40,13 +40,13 @@ impl Deaths {
         Self { since: self.since.or(Some(now)), ..self }
     }
 
-    /// Returns the deaths of a task that waits from now on: waiting does not count as running.
+    /// Returns the crashes of a task that waits from now on: waiting does not count as running.
     pub(super) fn resting(self, now: Instant) -> Self {
         let ran = self.since.map_or(Duration::ZERO, |since| now.duration_since(since));
         Self { since: None, ran: self.ran + ran, ..self }
     }
 
-    /// Returns the deaths of a task that was polled now.
+    /// Returns the crashes of a task that was polled now.
     pub(super) fn polled(self, now: Instant) -> Self {
         match self.since {
             Some(since) if self.ran + now.duration_since(since) >= SURVIVED_AFTER => Self::default(),
@@ -60,17 +60,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn deaths_are_forgotten_after_long_running_and_not_after_waiting() {
+    fn crashes_are_forgotten_after_long_running_and_not_after_waiting() {
         let start = Instant::now();
-        let deaths = Deaths::new(2);
-        assert_eq!(deaths.polled(start + 2 * SURVIVED_AFTER).count(), 2, "it has not run");
-        let deaths = deaths.running(start);
+        let crashes = Crashes::new(2);
+        assert_eq!(crashes.polled(start + 2 * SURVIVED_AFTER).count(), 2, "it has not run");
+        let crashes = crashes.running(start);
         let half = start + SURVIVED_AFTER / 2;
-        let deaths = deaths.polled(half).running(half);
-        assert_eq!(deaths.count(), 2, "not for long");
-        assert_eq!(deaths.polled(start + SURVIVED_AFTER).count(), 0);
+        let crashes = crashes.polled(half).running(half);
+        assert_eq!(crashes.count(), 2, "not for long");
+        assert_eq!(crashes.polled(start + SURVIVED_AFTER).count(), 0);
         let (later, rested) =
-            (start + 3 * SURVIVED_AFTER, deaths.resting(half).running(start + 3 * SURVIVED_AFTER));
+            (start + 3 * SURVIVED_AFTER, crashes.resting(half).running(start + 3 * SURVIVED_AFTER));
         assert_eq!(rested.polled(later + SURVIVED_AFTER / 4).count(), 2, "it has waited");
         assert_eq!(rested.polled(later + SURVIVED_AFTER / 2).count(), 0, "it has run for so long altogether");
     }
