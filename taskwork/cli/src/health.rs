@@ -11,7 +11,7 @@ use clap::Args;
 use crate::{
     Failure,
     failure::print,
-    notice::metadata::{Service, Trouble},
+    preemption::metadata::{Service, Trouble},
     target::{runtime, seconds},
 };
 

@@ -87,7 +87,7 @@ mod manual;
 mod version;
 mod outputs;
 mod solve;
-mod notice;
+mod preemption;
 mod node;
 mod naming;
 mod submit;
@@ -112,6 +112,6 @@ pub fn check_arguments(text: &str) {
     let _ = target::seconds(text);
     let _ = job_log::interval(text);
     let _ = target::time(text);
-    notice::check(text);
+    preemption::check(text);
     let _ = text.parse::<taskwork::node::Address>();
 }

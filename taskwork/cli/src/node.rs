@@ -15,7 +15,7 @@ use crate::{
     interrupts::Endings,
     job_log::interval,
     log::{Level, LogArguments},
-    notice::{self, Notice, Notices, Source},
+    preemption::{self, Notice, Notices, Source},
     target::{ClusterArguments, merged, runtime, seconds, time},
 };
 
@@ -63,7 +63,7 @@ pub struct Arguments {
         value_name = "SOURCE",
         env = "TASKWORK_NOTICE",
         value_delimiter = ',',
-        value_parser = notice::source
+        value_parser = preemption::source
     )]
     notices: Vec<Source>,
     /// Leave when the node has had no job for this time, for example 10m.
@@ -162,7 +162,7 @@ fn labels(given: &[Labels], variable: impl Fn(&str) -> Option<String>) -> Result
 /// Runs the node until it has left, and returns the exit code. [Signals](Endings) and notices make it leave.
 async fn serve(node: NodeBuilder, arguments: &Arguments) -> Result<ExitCode, Failure> {
     let mut endings = Endings::listen()?;
-    let lead = notice::lead(arguments.drain_deadline);
+    let lead = preemption::lead(arguments.drain_deadline);
     let mut notices = Notices::watch(&arguments.notices, lead)?;
     if let Some(lifetime) = arguments.max_lifetime {
         notices.end_after(lifetime, lead);
@@ -179,7 +179,7 @@ async fn serve(node: NodeBuilder, arguments: &Arguments) -> Result<ExitCode, Fai
             () = endings.next() => signalled(&node, &mut leaving, arguments.drain_deadline),
             Notice { why, gone_at } = notices.next() => {
                 let left = gone_at.saturating_duration_since(Instant::now());
-                let deadline = notice::deadline(left, arguments.drain_deadline);
+                let deadline = preemption::deadline(left, arguments.drain_deadline);
                 if leaving.shortens(Instant::now() + deadline) {
                     tracing::warn!(
                         why, left_s = left.as_secs(), deadline_s = deadline.as_secs_f64(), "the node is to leave"
