@@ -144,7 +144,7 @@ pub mod sequential;
 pub mod lowlevel;
 #[cfg(feature = "cli")]
 pub mod cli;
-pub mod words;
+pub mod parse;
 pub mod picture;
 pub mod assignment;
 #[cfg(doctest)]

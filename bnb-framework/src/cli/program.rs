@@ -11,9 +11,9 @@ use super::{
 };
 use crate::{
     check::{Mistake, check},
+    parse::{FILE_BYTES_MAX, ReadError, text_of},
     search::SearchTask,
     solver::Solver,
-    words::{FILE_BYTES_MAX, ReadError, text_of},
 };
 
 /// A problem that is created from its own arguments. The whole program, with `solve`, `node` and `submit`,
@@ -57,7 +57,7 @@ pub trait ParseProblem: DisplaySolution {
     /// The maximum size of a file, in bytes.
     const FILE_BYTES_MAX: u64 = FILE_BYTES_MAX;
 
-    /// Reads the problem from the text of a file; [`Words`](crate::words::Words) helps. `file` is its name in
+    /// Reads the problem from the text of a file; [`Words`](crate::parse::Words) helps. `file` is its name in
     /// messages.
     ///
     /// # Errors

@@ -16,7 +16,7 @@ use std::{
     process::ExitCode,
 };
 
-use bnb_framework::words::{self, ReadError};
+use bnb_framework::parse::{self, ReadError};
 use dataflow_framework::{
     Data, File, Program, Run, TaskDef,
     cli::{self, Command, Failure, Shown, is_same_file},
@@ -106,7 +106,7 @@ pub fn tasks() -> Vec<&'static TaskDef> {
 /// Returns the entries of a text: names and the content after them, without line breaks. An entry starts with `>` at
 /// the start of a line; lines before the first entry are ignored.
 pub fn entries(text: &str) -> impl Iterator<Item = (&str, String)> {
-    let mut lines = words::lines(text).map(|(_, line)| line).peekable();
+    let mut lines = parse::lines(text).map(|(_, line)| line).peekable();
     std::iter::from_fn(move || {
         let name = lines.find_map(|line| line.strip_prefix('>'))?;
         let mut content = String::new();
@@ -194,9 +194,9 @@ const FILE_BYTES_MAX: u64 = 256 << 20;
 
 /// Reads a file of entries.
 fn read(path: &Path) -> Result<String, Failure> {
-    let text = words::text_of(path, FILE_BYTES_MAX).map_err(Failure::usage)?;
+    let text = parse::text_of(path, FILE_BYTES_MAX).map_err(Failure::usage)?;
     let file = path.display().to_string();
-    let first = words::lines(&text).find(|(_, line)| !line.trim().is_empty());
+    let first = parse::lines(&text).find(|(_, line)| !line.trim().is_empty());
     match first {
         Some((_, line)) if line.starts_with('>') => Ok(text),
         first => {

@@ -1,6 +1,6 @@
 //! Errors in input files.
 
-use bnb_framework::words;
+use bnb_framework::parse;
 use thiserror::Error;
 
 /// The error of reading a file. The message is complete: the file, the line, the content found and the content
@@ -10,7 +10,7 @@ use thiserror::Error;
 pub enum ReadError {
     /// The file cannot be read, is not a regular file, is too large, or is not text.
     #[error(transparent)]
-    Text(#[from] words::ReadError),
+    Text(#[from] parse::ReadError),
     /// The content is not as expected.
     #[error("{file}:{line}: found {found}; expected {expected}")]
     Content {

@@ -10,7 +10,7 @@
 //! | a section of another problem: `DEMAND_SECTION` | refused; of `TYPE` first, if that is wrong as well |
 //! | a keyword without a colon: `DIMENSION 5` | accepted |
 //! | text after `EOF` | refused: two files may have been joined |
-//! | line ends, byte order marks, DOS end marks | see [`bnb_framework::words`] |
+//! | line ends, byte order marks, DOS end marks | see [`bnb_framework::parse`] |
 
 mod coordinates;
 mod csv;

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use bnb_framework::words;
+use bnb_framework::parse;
 
 use super::ReadError;
 
@@ -20,23 +20,23 @@ pub(super) struct Word<'a> {
 impl Text {
     /// Reads a file of at most `bytes_max` bytes.
     pub(super) fn of(file: &Path, bytes_max: u64) -> Result<Self, ReadError> {
-        let content = words::text_of(file, bytes_max)?;
+        let content = parse::text_of(file, bytes_max)?;
         Ok(Self { file: file.display().to_string(), content })
     }
 
     pub(super) fn new(file: &str, bytes: &[u8]) -> Result<Self, ReadError> {
-        let content = words::text_from(file, bytes, u64::MAX)?;
+        let content = parse::text_from(file, bytes, u64::MAX)?;
         Ok(Self { file: file.to_owned(), content })
     }
 
     /// Returns the lines that are not blank, trimmed, numbered from 1.
     pub(super) fn lines(&self) -> impl Iterator<Item = (usize, &str)> + Clone {
-        let lines = words::lines(&self.content).map(|(number, line)| (number, line.trim()));
+        let lines = parse::lines(&self.content).map(|(number, line)| (number, line.trim()));
         lines.filter(|(_, line)| !line.is_empty())
     }
 
     pub(super) fn last_line(&self) -> usize {
-        words::lines(self.content.trim_end()).count().max(1)
+        parse::lines(self.content.trim_end()).count().max(1)
     }
 
     pub(super) fn error(

@@ -4,7 +4,7 @@ use std::{path::PathBuf, process::ExitCode};
 
 use bnb_framework::{
     cli::{self, BuildProblem, DisplaySolution, Failure},
-    words,
+    parse::text_of,
 };
 use serde_json::{Value, json};
 
@@ -58,7 +58,7 @@ impl BuildProblem for FlowShop {
                 Ok(Self::generate(jobs.into(), machines.into(), seed))
             }
             (Some(file), ..) => {
-                let text = words::text_of(&file, FILE_BYTES_MAX).map_err(Failure::usage)?;
+                let text = text_of(&file, FILE_BYTES_MAX).map_err(Failure::usage)?;
                 parse(&file.display().to_string(), &text, instance).map_err(Failure::usage)
             }
             _ => Err(Failure::usage("a file was expected, or --seed, --jobs and --machines")),

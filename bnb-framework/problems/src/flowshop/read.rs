@@ -1,6 +1,6 @@
 //! Files in Taillard's format.
 
-use bnb_framework::words::{ReadError, Words};
+use bnb_framework::parse::{ReadError, Words};
 
 use super::FlowShop;
 

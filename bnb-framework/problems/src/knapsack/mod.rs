@@ -13,7 +13,7 @@ use std::process::ExitCode;
 use bnb_framework::{
     Problem as _,
     cli::{self, DisplaySolution, ParseProblem},
-    words::ReadError,
+    parse::ReadError,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};

@@ -2,7 +2,7 @@
 
 use bnb_framework::{
     Problem as _,
-    words::{self, ReadError, Words},
+    parse::{self, ReadError, Words},
 };
 
 use super::Knapsack;
@@ -81,7 +81,7 @@ fn is_named(mut words: Words<'_>) -> bool {
 
 /// Returns whether the last line that is not blank is a single number.
 fn ends_in_capacity(text: &str) -> bool {
-    let last = words::lines(text).map(|(_, line)| line.trim()).filter(|line| !line.is_empty()).last();
+    let last = parse::lines(text).map(|(_, line)| line.trim()).filter(|line| !line.is_empty()).last();
     last.is_some_and(|line| Decimal::read(line).is_some())
 }
 

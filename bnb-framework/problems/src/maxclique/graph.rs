@@ -1,6 +1,6 @@
 //! A graph in the representation that the search needs, and its reader.
 
-use bnb_framework::words::{ReadError, Words};
+use bnb_framework::parse::{ReadError, Words};
 use serde::{Deserialize, Serialize};
 
 /// The maximum number of vertices of a graph, limited by the bit sets of the search.

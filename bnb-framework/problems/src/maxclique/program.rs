@@ -6,7 +6,7 @@ use bnb_framework::{
     Solver, check,
     cli::{self, Checking, Failure, SearchArguments},
     lowlevel::SearchTask,
-    words,
+    parse::text_of,
 };
 use taskwork_cli::{Kinds, Prepared, Program, note};
 
@@ -86,7 +86,7 @@ impl Program for Cliques {
 
 impl GraphArguments {
     fn read(&self) -> Result<Graph, Failure> {
-        let text = words::text_of(&self.file, FILE_BYTES_MAX).map_err(Failure::usage)?;
+        let text = text_of(&self.file, FILE_BYTES_MAX).map_err(Failure::usage)?;
         parse(&self.file.display().to_string(), &text).map_err(Failure::usage)
     }
 }

@@ -27,7 +27,7 @@ use std::process::ExitCode;
 use bnb_framework::{
     Hooks, Problem,
     cli::{self, DisplaySolution, ParseProblem},
-    words::ReadError,
+    parse::ReadError,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};

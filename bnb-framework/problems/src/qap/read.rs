@@ -1,6 +1,6 @@
 //! Files in the format of QAPLIB.
 
-use bnb_framework::words::{ReadError, Words};
+use bnb_framework::parse::{ReadError, Words};
 
 use super::Qap;
 

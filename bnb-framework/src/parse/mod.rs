@@ -4,7 +4,7 @@
 //! by one; its errors contain the file, the line, the found and the expected text.
 //!
 //! ```
-//! use bnb_framework::words::{ReadError, Words};
+//! use bnb_framework::parse::{ReadError, Words};
 //!
 //! /// A capacity, then pairs of a value and a weight.
 //! fn parse(text: &str) -> Result<(u64, Vec<(u64, u64)>), ReadError> {

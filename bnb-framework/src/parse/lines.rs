@@ -6,7 +6,7 @@
 /// the start is skipped, and so are DOS end marks (Ctrl-Z) at the end.
 ///
 /// ```
-/// use bnb_framework::words::lines;
+/// use bnb_framework::parse::lines;
 ///
 /// let found: Vec<_> = lines("one\rtwo\r\nthree\n\x1a").collect();
 /// assert_eq!(found, [(1, "one"), (2, "two"), (3, "three")]);
