@@ -257,7 +257,7 @@ impl Leading {
     fn cannot_go_on(&self, reason: String) {
         self.writing().trouble.get_or_insert(reason);
         self.engine.stop();
-        self.is_taken.ring();
+        self.is_taken.notify_one();
     }
 
     /// Restores the content of the journal.
@@ -282,7 +282,7 @@ impl Leading {
         let bytes: usize = entries.iter().map(Vec::len).sum();
         writing.is_long = entries.len() > ENTRIES_MAX / 2 || bytes > ENTRIES_BYTES_MAX;
         drop(writing);
-        self.is_taken.ring();
+        self.is_taken.notify_one();
     }
 }
 

@@ -21,7 +21,7 @@ use crate::{
     core::{Capacity, Frame, History, Line, Member},
     failure::Failed,
     node::{Coded, Executor, News, Order, Queue},
-    platform::Bell,
+    platform::Notifier,
     program::{CALLS_AHEAD_MAX, Engine, Others},
 };
 
@@ -45,7 +45,7 @@ pub(super) struct Leading {
     others: Arc<Followers>,
     /// The nodes that have not reported their complete state of earlier runs.
     untold: Mutex<BTreeSet<NodeId>>,
-    is_told: Bell,
+    is_told: Notifier,
     /// The time of the last report of completed calls, in milliseconds.
     remembered_ms: AtomicU64,
     leave: Mutex<Leave>,
@@ -55,7 +55,7 @@ pub(super) struct Leading {
     /// still have.
     is_going: AtomicBool,
     pub(super) writing: Mutex<Writing>,
-    pub(super) is_taken: Bell,
+    pub(super) is_taken: Notifier,
 }
 
 /// Whether the coordinator leaves.
@@ -108,7 +108,7 @@ impl Leading {
             wake: Arc::clone(wake),
             has_more: AtomicBool::new(false),
         });
-        let (is_told, is_taken) = (queue.platform.bell(), queue.platform.bell());
+        let (is_told, is_taken) = (queue.platform.notifier(), queue.platform.notifier());
         let of_engine = Arc::clone(&others) as Arc<dyn Others>;
         let engine = Engine::with_others(
             (executor, queue),
@@ -158,7 +158,7 @@ impl Leading {
     /// Notes that the reports of a node are complete, or will not come.
     pub(super) fn on_reports_complete(&self, node: NodeId) {
         self.untold().remove(&node);
-        self.is_told.ring();
+        self.is_told.notify_one();
     }
 
     pub(super) fn on_joined(&self, node: NodeId) {

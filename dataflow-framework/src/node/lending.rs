@@ -53,7 +53,7 @@ impl Queue {
                 })
                 .inspect_err(|_| self.reclaim(&seat))?;
         } else {
-            self.changed.ring();
+            self.changed.notify_one();
         }
         Ok(Lent { of: Some((Arc::clone(self), seat)) })
     }

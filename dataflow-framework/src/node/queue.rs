@@ -19,7 +19,7 @@ use super::{
 use crate::{
     core::Assignment,
     ids::NESTED_BIT,
-    platform::{Bell, Platform, Simulated},
+    platform::{Notifier, Platform, Simulated},
 };
 
 /// The number of idle threads that are kept in addition to the workers.
@@ -37,7 +37,7 @@ thread_local! {
 #[derive(Default)]
 pub(crate) struct Queue {
     state: Mutex<State>,
-    pub(super) changed: Bell,
+    pub(super) changed: Notifier,
     deadlines: Arc<Deadlines>,
     pub(crate) platform: Platform,
 }
@@ -139,7 +139,7 @@ async fn work_in_virtual_time(simulated: Arc<Simulated>, queue: Arc<Queue>) {
 impl Queue {
     /// Creates a queue for the workers of a node.
     pub(crate) fn on(platform: Platform) -> Self {
-        Self { changed: platform.bell(), platform, ..Self::default() }
+        Self { changed: platform.notifier(), platform, ..Self::default() }
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
@@ -169,7 +169,7 @@ impl Queue {
         let is_awaited = state.idle > 0;
         drop(state);
         if is_awaited {
-            self.changed.ring();
+            self.changed.notify_one();
         }
     }
 
@@ -207,7 +207,7 @@ impl Queue {
 
     /// Waits for a call in virtual time. Returns `None` after the end.
     pub(crate) async fn next_in_time(&self) -> Option<Waiting> {
-        let notifier = self.changed.notifier()?;
+        let notify = self.changed.notify()?;
         loop {
             {
                 let mut state = self.lock();
@@ -220,7 +220,7 @@ impl Queue {
                 }
                 state.idle += 1;
             }
-            notifier.notified().await;
+            notify.notified().await;
             self.lock().idle -= 1;
         }
     }
@@ -294,7 +294,7 @@ impl Queue {
 
     pub(crate) fn on_thread_ended(&self) {
         self.lock().threads -= 1;
-        self.changed.ring_for_all();
+        self.changed.notify_all();
     }
 
     /// Removes the calls of an executor, and returns them.
@@ -313,7 +313,7 @@ impl Queue {
     /// Stops the threads, each after its current call.
     pub(crate) fn end(&self) {
         self.lock().is_over = true;
-        self.changed.ring_for_all();
+        self.changed.notify_all();
     }
 
     /// Waits until all threads have stopped, except those whose calls have exceeded their timeouts.

@@ -1,7 +1,7 @@
 //! The platform of a node: its clock and its threads. On a machine these are the system's; in a
 //! [`World`] they are that world's.
 
-mod bell;
+mod notifier;
 mod world;
 
 use std::{
@@ -14,7 +14,7 @@ use std::{
 use taskwork::NodeId;
 
 pub use self::world::{Passing, World, enter};
-pub(crate) use self::{bell::Bell, world::Simulated};
+pub(crate) use self::{notifier::Notifier, world::Simulated};
 use crate::core::Seen;
 
 /// The clock and the threads of a node. Clones share them.
@@ -51,11 +51,11 @@ impl Platform {
         }
     }
 
-    /// Creates a bell for the threads of the node.
-    pub(crate) fn bell(&self) -> Bell {
+    /// Creates a notifier for the threads of the node.
+    pub(crate) fn notifier(&self) -> Notifier {
         match self {
-            Self::Machine => Bell::default(),
-            Self::Simulated(simulated) => simulated.bell(),
+            Self::Machine => Notifier::default(),
+            Self::Simulated(simulated) => simulated.notifier(),
         }
     }
 

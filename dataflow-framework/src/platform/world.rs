@@ -11,7 +11,7 @@ use std::{
 use taskwork::NodeId;
 use tokio::{sync::Notify, time::Instant};
 
-use super::bell::Bell;
+use super::notifier::Notifier;
 use crate::core::Seen;
 
 /// A future that completes after simulated time.
@@ -72,8 +72,8 @@ impl Simulated {
         self.world.clock_us(self.node())
     }
 
-    pub(crate) fn bell(&self) -> Bell {
-        Bell::simulated(Arc::clone(&self.world))
+    pub(crate) fn notifier(&self) -> Notifier {
+        Notifier::simulated(Arc::clone(&self.world))
     }
 
     pub(crate) fn see(&self, seen: &Seen) {

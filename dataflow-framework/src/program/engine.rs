@@ -23,7 +23,7 @@ use crate::{
     ids::{CallId, VersionId},
     node::{Executor, Inventory, Order, Queue, Report, Store},
     options::Options,
-    platform::Bell,
+    platform::Notifier,
     task::Tasks,
     value::Value,
 };
@@ -35,7 +35,7 @@ const SEQUENTIAL: u32 = 1 << 30;
 pub(crate) struct Engine {
     state: Mutex<State>,
     /// Rings when a condition that the program waits for holds.
-    happened: Bell,
+    happened: Notifier,
     pub(crate) executor: Arc<Executor>,
     /// The number of this run of the program at its executor.
     epoch: AtomicU64,
@@ -178,7 +178,7 @@ impl Engine {
         };
         Self {
             state: Mutex::new(state),
-            happened: queue.platform.bell(),
+            happened: queue.platform.notifier(),
             executor,
             epoch: AtomicU64::new(0),
             queue,
@@ -251,7 +251,7 @@ impl Engine {
         }
         drop(state);
         if has_happened || halts {
-            self.happened.ring();
+            self.happened.notify_one();
         }
         self.finish(&mut after);
         result
@@ -412,13 +412,13 @@ impl Engine {
         state.is_stopped = true;
         state.is_halted = true;
         drop(state);
-        self.happened.ring();
+        self.happened.notify_one();
     }
 
     /// Stops the program at its next call or wait, but not running calls.
     pub(crate) fn halt(&self) {
         self.lock().is_halted = true;
-        self.happened.ring();
+        self.happened.notify_one();
     }
 
     /// Reads or changes the graph without consequences for other nodes.

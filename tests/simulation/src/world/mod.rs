@@ -14,7 +14,7 @@
 //! All random decisions come from one generator, in the order of the events. The order of the events is
 //! unique, since there is one thread. So each seed has one history.
 
-mod baton;
+mod turn;
 mod connections;
 mod machines;
 mod network;
@@ -41,12 +41,12 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
+use self::{machines::Machines, network::Network};
 pub(crate) use self::{
-    baton::{pause, show_read},
     machines::{MachineId, Process, on},
     servers::{SESSION_MS, Servers},
+    turn::{pause, show_read},
 };
-use self::{machines::Machines, network::Network};
 use crate::{
     invariants::{Invariants, Seen},
     plan::Rates,

@@ -11,7 +11,7 @@ use tokio::{
 
 use super::{
     World,
-    baton::{self, Baton},
+    turn::{self, Turn},
 };
 use crate::{invariants::Seen, workload::mix};
 
@@ -53,16 +53,16 @@ impl FlowWorld for World {
     }
 
     fn start_program(&self, node: NodeId, program: Box<dyn FnOnce() + Send>) -> io::Result<()> {
-        baton::start(self, node, program)
+        turn::start(self, node, program)
     }
 
     fn is_program(&self) -> bool {
-        Baton::current().is_some()
+        Turn::current().is_some()
     }
 
     fn wait(&self, notifier: &Arc<Notify>, at_the_latest: Option<Instant>) -> bool {
-        let baton = Baton::current().expect("it is called by the program of a simulated node");
-        baton.pass(notifier, at_the_latest)
+        let turn = Turn::current().expect("it is called by the program of a simulated node");
+        turn.pass(notifier, at_the_latest)
     }
 
     fn see(&self, node: NodeId, step: &Step) {

@@ -11,43 +11,43 @@ use super::world::World;
 
 /// A condition variable. Programs of a world wait for it in virtual time.
 #[derive(Default)]
-pub(crate) struct Bell {
+pub(crate) struct Notifier {
     condition: Condvar,
     simulated: Option<Simulated>,
 }
 
-/// The virtual part of a bell.
+/// The virtual part of a notifier.
 struct Simulated {
     world: Arc<dyn World>,
-    notifier: Arc<Notify>,
+    notify: Arc<Notify>,
 }
 
-impl Bell {
+impl Notifier {
     pub(crate) fn simulated(world: Arc<dyn World>) -> Self {
-        Self { simulated: Some(Simulated { world, notifier: Arc::default() }), ..Self::default() }
+        Self { simulated: Some(Simulated { world, notify: Arc::default() }), ..Self::default() }
     }
 
     /// Wakes one waiting thread.
-    pub(crate) fn ring(&self) {
+    pub(crate) fn notify_one(&self) {
         self.condition.notify_one();
-        if let Some(Simulated { notifier, .. }) = &self.simulated {
-            notifier.notify_one();
+        if let Some(Simulated { notify, .. }) = &self.simulated {
+            notify.notify_one();
         }
     }
 
     /// Wakes all waiting threads.
-    pub(crate) fn ring_for_all(&self) {
+    pub(crate) fn notify_all(&self) {
         self.condition.notify_all();
-        if let Some(Simulated { notifier, .. }) = &self.simulated {
-            notifier.notify_waiters();
+        if let Some(Simulated { notify, .. }) = &self.simulated {
+            notify.notify_waiters();
         }
     }
 
     /// Unlocks the mutex, waits, and locks it again. May return spuriously.
     pub(crate) fn wait<'a, T>(&self, of: &'a Mutex<T>, locked: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
-        if let Some(Simulated { world, notifier }) = self.of_program() {
+        if let Some(Simulated { world, notify }) = self.of_program() {
             drop(locked);
-            let _ = world.wait(notifier, None);
+            let _ = world.wait(notify, None);
             return of.lock().unwrap_or_else(PoisonError::into_inner);
         }
         self.condition.wait(locked).unwrap_or_else(PoisonError::into_inner)
@@ -61,11 +61,11 @@ impl Bell {
         longest: Duration,
         condition: impl Fn(&T) -> bool,
     ) -> MutexGuard<'a, T> {
-        if let Some(Simulated { world, notifier }) = self.of_program() {
+        if let Some(Simulated { world, notify }) = self.of_program() {
             let until = Instant::now() + longest;
             while condition(&locked) {
                 drop(locked);
-                let in_time = world.wait(notifier, Some(until));
+                let in_time = world.wait(notify, Some(until));
                 locked = of.lock().unwrap_or_else(PoisonError::into_inner);
                 if !in_time {
                     break;
@@ -82,8 +82,8 @@ impl Bell {
         self.simulated.as_ref().filter(|simulated| simulated.world.is_program())
     }
 
-    /// Returns the notifier for virtual time.
-    pub(crate) fn notifier(&self) -> Option<&Notify> {
-        self.simulated.as_ref().map(|simulated| &*simulated.notifier)
+    /// Returns the notification in virtual time.
+    pub(crate) fn notify(&self) -> Option<&Notify> {
+        self.simulated.as_ref().map(|simulated| &*simulated.notify)
     }
 }

@@ -1,7 +1,7 @@
 //! The program of a simulated node: a thread that runs only while the rest of the simulation is blocked.
 //!
 //! The simulator has one thread, which executes one event after another. A program waits in the middle of its
-//! code, so it needs another thread; but only the thread that has the *baton* runs. The program passes it
+//! code, so it needs another thread; but only the thread whose *turn* it is runs. The program passes the turn
 //! back where it would wait, and gets it again in virtual time, when its condition may have become true.
 
 use std::{
@@ -24,7 +24,7 @@ use super::World;
 
 /// The turn of two threads: it decides which one runs.
 #[derive(Debug)]
-pub(super) struct Baton {
+pub(super) struct Turn {
     state: Mutex<State>,
     passed: Condvar,
 }
@@ -34,7 +34,7 @@ struct State {
     holder: Holder,
     /// Whether the program must exit where it waits, because its world has ended.
     is_over: bool,
-    /// Whether the program got the baton because its condition may have become true.
+    /// Whether the program got the turn because its condition may have become true.
     in_time: bool,
 }
 
@@ -53,7 +53,7 @@ thread_local! {
 
 /// The program on a thread.
 struct Current {
-    baton: Arc<Baton>,
+    turn: Arc<Turn>,
     world: World,
     node: NodeId,
 }
@@ -63,8 +63,8 @@ struct Current {
 /// # Panics
 /// If this is not the program of a simulated node.
 pub(crate) fn pause(time: Duration) {
-    let baton = Baton::current().expect("it is called by the program of a simulated node");
-    baton.pass(&Arc::new(Notify::new()), Some(Instant::now() + time));
+    let turn = Turn::current().expect("it is called by the program of a simulated node");
+    turn.pass(&Arc::new(Notify::new()), Some(Instant::now() + time));
 }
 
 /// Reports a read of the program on this thread to the world: its number, and the expected and the actual
@@ -80,17 +80,17 @@ pub(crate) fn show_read(number: u64, expected: u64, read: u64) {
     });
 }
 
-impl Baton {
-    /// Returns the baton of the program on this thread, if it is the program of a simulated node.
+impl Turn {
+    /// Returns the turn of the program on this thread, if it is the program of a simulated node.
     pub(super) fn current() -> Option<Arc<Self>> {
-        CURRENT.with_borrow(|current| current.as_ref().map(|current| Arc::clone(&current.baton)))
+        CURRENT.with_borrow(|current| current.as_ref().map(|current| Arc::clone(&current.turn)))
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Passes the baton to the simulator, and waits to get it again. Returns whether that was before the
+    /// Passes the turn to the simulator, and waits to get it again. Returns whether that was before the
     /// deadline.
     pub(super) fn pass(&self, until: &Arc<Notify>, at_the_latest: Option<Instant>) -> bool {
         let mut state = self.lock();
@@ -107,7 +107,7 @@ impl Baton {
         in_time
     }
 
-    /// Waits until the program has the baton.
+    /// Waits until the program has the turn.
     fn wait_for_turn<'a>(&self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
         while !matches!(state.holder, Holder::Program) {
             state = self.passed.wait(state).unwrap_or_else(PoisonError::into_inner);
@@ -136,8 +136,8 @@ impl Baton {
     }
 }
 
-/// Returns the baton permanently when the program exits for any reason.
-struct Ends(Arc<Baton>);
+/// Returns the turn permanently when the program exits for any reason.
+struct Ends(Arc<Turn>);
 
 impl Drop for Ends {
     fn drop(&mut self) {
@@ -147,7 +147,7 @@ impl Drop for Ends {
 }
 
 /// Ends the program when the world ends.
-struct Runs(Arc<Baton>);
+struct Runs(Arc<Turn>);
 
 impl Drop for Runs {
     fn drop(&mut self) {
@@ -162,21 +162,21 @@ const STEP_MS: u64 = 1;
 /// Starts the program of a node.
 pub(super) fn start(world: &World, node: NodeId, program: Box<dyn FnOnce() + Send>) -> io::Result<()> {
     let state = State { holder: Holder::Simulator(Arc::default(), None), is_over: false, in_time: true };
-    let baton = Arc::new(Baton { state: Mutex::new(state), passed: Condvar::new() });
-    let (its_baton, its_world, time) = (Arc::clone(&baton), world.clone(), Handle::current());
+    let turn = Arc::new(Turn { state: Mutex::new(state), passed: Condvar::new() });
+    let (its_turn, its_world, time) = (Arc::clone(&turn), world.clone(), Handle::current());
     thread::Builder::new().name("simulated program".to_owned()).spawn(move || {
-        let ends = Ends(its_baton);
+        let ends = Ends(its_turn);
         let first = ends.0.wait_for_turn(ends.0.lock());
         let is_over = first.is_over;
         drop(first);
         if !is_over {
             // The program uses the clock of the simulator.
             let _in_time = time.enter();
-            CURRENT.set(Some(Current { baton: Arc::clone(&ends.0), world: its_world, node }));
+            CURRENT.set(Some(Current { turn: Arc::clone(&ends.0), world: its_world, node }));
             program();
         }
     })?;
-    tokio::spawn(run(Runs(baton), world.clone(), node));
+    tokio::spawn(run(Runs(turn), world.clone(), node));
     Ok(())
 }
 
