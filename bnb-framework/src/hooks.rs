@@ -1,15 +1,10 @@
 //! The optional functions of a problem.
 
+#![expect(clippy::type_complexity, reason = "the documentation shows the signatures of the functions")]
+
 use std::fmt;
 
 use crate::problem::Problem;
-
-type Bound<P> =
-    fn(&P, &mut <P as crate::Tree>::State, Option<<P as Problem>::Cost>) -> Option<<P as Problem>::Cost>;
-type Construct<P> = fn(&P, u64, &dyn Fn() -> bool) -> Option<<P as Problem>::Solution>;
-type Improve<P> =
-    fn(&P, &<P as Problem>::Solution, u64, &dyn Fn() -> bool) -> Option<<P as Problem>::Solution>;
-type Read<P> = fn(&P, serde_json::Value) -> Option<<P as Problem>::Solution>;
 
 /// The optional functions of a problem, for heuristics, reports and users: [`Problem::HOOKS`]. The search itself
 /// calls none of them.
@@ -45,11 +40,11 @@ type Read<P> = fn(&P, serde_json::Value) -> Option<<P as Problem>::Solution>;
 /// }
 /// ```
 pub struct Hooks<P: Problem> {
-    pub(crate) quick_bound: Bound<P>,
+    pub(crate) quick_bound: fn(&P, &mut P::State, Option<P::Cost>) -> Option<P::Cost>,
     pub(crate) with_every_solution: fn(P) -> Option<P>,
-    pub(crate) construct: Construct<P>,
-    pub(crate) improve: Improve<P>,
-    pub(crate) read_solution: Read<P>,
+    pub(crate) construct: fn(&P, u64, &dyn Fn() -> bool) -> Option<P::Solution>,
+    pub(crate) improve: fn(&P, &P::Solution, u64, &dyn Fn() -> bool) -> Option<P::Solution>,
+    pub(crate) read_solution: fn(&P, serde_json::Value) -> Option<P::Solution>,
 }
 
 impl<P: Problem> Hooks<P> {

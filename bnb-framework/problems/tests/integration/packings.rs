@@ -200,9 +200,9 @@ fn heuristics_depend_on_seed_alone() {
     }
     assert!(built.iter().any(|packing| *packing != built[0]), "every seed gives the same packing");
     let optimum = sequential::solve(&knapsack, true, None).best.unwrap();
-    assert!(knapsack.improve(&vec![], 1, &never).is_some());
+    assert!(knapsack.improve(&[], 1, &never).is_some());
     assert_eq!(knapsack.improve(&optimum.solution, 1, &never), None);
-    assert_eq!(knapsack.improve(&vec![0, 0], 1, &never), None, "that is no packing");
+    assert_eq!(knapsack.improve(&[0, 0], 1, &never), None, "that is no packing");
 }
 
 #[test]
@@ -218,7 +218,7 @@ fn heuristics_stop_on_request() {
         assert!(knapsack.cost_of(&packing).is_some());
         assert!(asked.get() <= allowed + 4, "asked {} times", asked.get());
         asked.set(0);
-        let better = knapsack.improve(&vec![], 1, &stops);
+        let better = knapsack.improve(&[], 1, &stops);
         assert!(asked.get() <= allowed + 2, "asked {} times", asked.get());
         assert!(better.is_none_or(|packing| knapsack.cost_of(&packing).is_some()));
     }
