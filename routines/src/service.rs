@@ -11,7 +11,7 @@ use std::{
 use serde::Serialize;
 use taskwork::{
     Client, Job, JobId, Task,
-    client::{ClientError, JobRecord, Stage},
+    client::{ClientError, Stage, records::JobRecord},
 };
 use thiserror::Error;
 use tokio::{task::JoinError, time::sleep};

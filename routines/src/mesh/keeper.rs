@@ -4,7 +4,7 @@ use std::{convert::Infallible, time::Duration};
 
 use taskwork::{
     Client, ClientError, JobId, Labels,
-    client::{JobRecord, Overview},
+    client::{Overview, records::JobRecord},
 };
 use tokio::time::sleep;
 

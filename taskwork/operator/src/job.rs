@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, fmt::Write as _};
 use serde_json::json;
 use taskwork::{
     JobId,
-    client::{JobDetails, Requests, Share},
+    client::{JobDetails, Share, records::Requests},
     report::{Figures, SetAside},
 };
 use taskwork_cli::{Failure, printable};

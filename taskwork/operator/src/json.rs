@@ -1,7 +1,10 @@
 //! Members and jobs of a cluster as JSON objects, for scripts.
 
 use serde_json::json;
-use taskwork::client::{JobEntry, JobRecord, Member, Overview, Stage};
+use taskwork::client::{
+    JobEntry, Overview, Stage,
+    records::{JobRecord, Member},
+};
 
 pub(super) fn member(overview: &Overview, member: &Member) -> serde_json::Value {
     json!({

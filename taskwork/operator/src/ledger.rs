@@ -1,6 +1,6 @@
 //! Texts about the work that would be lost with a node.
 
-use taskwork::client::{Ledger, NodeFigures};
+use taskwork::client::records::{Ledger, NodeFigures};
 
 use super::table;
 

@@ -3,7 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::json;
-use taskwork::client::{JobRecord, Member, Overview, Stage};
+use taskwork::client::{
+    Overview, Stage,
+    records::{JobRecord, Member},
+};
 use taskwork_cli::Failure;
 
 use super::{

@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, str::FromStr, time::Duration};
 use serde_json::json;
 use taskwork::{
     JobId,
-    client::{Member, Stage},
+    client::{Stage, records::Member},
     view::{Event, Snapshot},
 };
 use taskwork_cli::{

@@ -46,8 +46,9 @@ mod nodes;
 mod observer;
 mod overview;
 pub(crate) mod provider;
+pub mod records;
 mod result;
-mod scaling;
+pub mod scaling;
 mod submitted;
 
 use std::{
@@ -73,18 +74,12 @@ pub use self::{
     nodes::AskedToLeave,
     observer::Observer,
     overview::{JobEntry, Overview},
-    scaling::{NotWritten, SCALING_BYTES_MAX, Said, ScalingOffice},
     submitted::{ProgressStream, Submitted},
 };
 pub use crate::{release::ReleaseError, view::Stage};
-/// The records of the cluster in ZooKeeper, as its nodes have written them.
 pub use zk::{
-    Connect, Credentials, CredentialsError, Latencies, Requests, SecretError, Tls,
-    figures::{
-        Best, EventKind, Givers, Ledger, NodeFigures, PoolNow, ProcessNow, Sense, StolenFrom, TimelineEvent,
-    },
-    job::{JobRecord, JobState, Lost, Share},
-    membership::Member,
+    Connect, Credentials, CredentialsError, SecretError, Tls,
+    job::{JobState, Share},
     read_secret, read_text,
     suggestion::SUGGESTION_BYTES_MAX,
 };

@@ -1,6 +1,6 @@
 //! The metrics of one node.
 
-use taskwork::{JobId, client::NodeFigures, node::Health, report::Figures};
+use taskwork::{JobId, client::records::NodeFigures, node::Health, report::Figures};
 
 use super::family::{Family, HANDLING, JOB, Kind, Labels, Value, build_info};
 
@@ -25,7 +25,7 @@ pub fn of_node(health: &Health) -> Vec<Family> {
         };
         jobs.filter_map(of_job).collect::<Vec<_>>()
     };
-    let pool = |number: fn(&taskwork::client::PoolNow) -> u32| {
+    let pool = |number: fn(&taskwork::client::records::PoolNow) -> u32| {
         each(&move |report| Some(Value::Number(f64::from(number(report.pool.as_ref()?)))))
     };
     add(Kind::Gauge, "job_workers", "Workers that may work on the job.", pool(|pool| pool.workers));

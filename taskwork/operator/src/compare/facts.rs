@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, time::Duration};
 
 use serde::Serialize;
 use taskwork::{
-    client::Sense,
+    client::records::Sense,
     report::Figures,
     view::{JobNow, Money, Point, Stage},
 };

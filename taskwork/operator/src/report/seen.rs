@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use taskwork::{
     JobId,
-    client::EventKind,
+    client::records::EventKind,
     view::{JobNow, Moment, MomentKind, NodeState, Snapshot},
 };
 use taskwork_cli::Failure;

@@ -11,7 +11,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 use taskwork::{
     Labels,
-    client::{JobRecord, Member, Stage},
+    client::{
+        Stage,
+        records::{JobRecord, Member},
+    },
     view::{JobNow, Snapshot},
 };
 use taskwork_scale::{connector::Offer, policy::JobUnserved};

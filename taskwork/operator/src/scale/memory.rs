@@ -149,7 +149,7 @@ impl Said {
 
 #[cfg(test)]
 mod tests {
-    use taskwork::client::SCALING_BYTES_MAX;
+    use taskwork::client::scaling::SCALING_BYTES_MAX;
     use taskwork_scale::{
         connector::{Machine, MachineId, Offer},
         fleet::{Action, Fleet, Limits, Round},

@@ -27,7 +27,7 @@ use std::{
 
 use taskwork::{
     Client, JobId,
-    client::{ErrorKind, ScalingOffice},
+    client::{ErrorKind, scaling::ScalingOffice},
     view::Event,
 };
 use taskwork_cli::{

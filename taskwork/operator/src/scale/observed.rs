@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use taskwork::{
     JobId,
-    client::{Member, Stage},
+    client::{Stage, records::Member},
     view::{JobNow, Snapshot},
 };
 use taskwork_scale::{

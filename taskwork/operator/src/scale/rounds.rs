@@ -7,7 +7,10 @@ use std::{
 
 use taskwork::{
     Client, JobId, NodeId,
-    client::{ErrorKind, NotWritten, ScalingOffice},
+    client::{
+        ErrorKind,
+        scaling::{NotWritten, ScalingOffice},
+    },
     view::Snapshot,
 };
 use taskwork_cli::Failure;

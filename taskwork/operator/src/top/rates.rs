@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use taskwork::{
-    client::NodeFigures,
+    client::records::NodeFigures,
     report::Figures,
     view::{JobNow, NodeNow, Point, Series},
 };

@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 
 use taskwork::{
-    client::{Member, PoolNow},
+    client::records::{Member, PoolNow},
     view::{JobNow, MemberNow, NodeNow, NodeState, Snapshot},
 };
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 use taskwork::{
-    client::EventKind,
+    client::records::EventKind,
     report::{Figures, Histogram, WorkerTimes},
     view::{JobNow, Moment, MomentKind, NodeNow, Point},
 };

@@ -167,7 +167,7 @@ fn descriptions(snapshot: &Snapshot, jobs: &[(&str, &JobAbout)], families: &mut 
     let unprotected =
         jobs.iter().filter(|(_, job)| job.reported && job.stage.is_open()).filter_map(|(id, _)| {
             let nodes = snapshot.jobs.get(*id)?.nodes.values();
-            let has_more = |ledger: taskwork::client::Ledger| ledger.unprotected;
+            let has_more = |ledger: taskwork::client::records::Ledger| ledger.unprotected;
             let nodes = nodes
                 .filter(|node| node.state == NodeState::Member && node.report.ledger.is_some_and(has_more));
             Some((of_job(id), Value::Number(nodes.count() as f64)))

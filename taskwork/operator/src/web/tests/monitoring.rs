@@ -10,7 +10,7 @@ use std::{
 };
 
 use serde_json::{Value, json};
-use taskwork::{client::NodeFigures, node::Health, report::Figures};
+use taskwork::{client::records::NodeFigures, node::Health, report::Figures};
 use taskwork_cli::web::{
     exposition::{Format, PREFIX, text},
     family::{self, Family, Kind},
