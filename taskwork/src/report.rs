@@ -2,6 +2,7 @@
 
 use std::{fmt, io, sync::Arc, time::Duration};
 
+use serde::Serialize;
 use thiserror::Error;
 use tokio::sync::{Notify, watch};
 
@@ -108,7 +109,7 @@ pub struct Report<T: Task> {
 }
 
 /// A task without which a job has continued.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct SetAside {
     /// The id of the task.

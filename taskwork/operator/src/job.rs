@@ -6,7 +6,7 @@ use serde_json::json;
 use taskwork::{
     JobId,
     client::{JobDetails, Share, records::Requests},
-    report::{Figures, SetAside},
+    report::Figures,
 };
 use taskwork_cli::{Failure, printable};
 
@@ -74,9 +74,7 @@ impl Facts {
             fields.insert("unwritten_ms".to_owned(), json!(self.job.unwritten_ms()));
             let unprotected: Vec<&str> = self.job.unprotected().map(|(node, _)| node).collect();
             fields.insert("unprotected".to_owned(), json!(unprotected));
-            let told = |SetAside { task, crashes, reason, .. }: &SetAside| json!({ "task": task, "crashes": crashes, "reason": reason });
-            let set_aside: Vec<_> = self.job.set_aside.iter().map(told).collect();
-            fields.insert("set_aside".to_owned(), json!(set_aside));
+            fields.insert("set_aside".to_owned(), json!(self.job.set_aside));
             fields.insert("missing".to_owned(), json!(self.job.missing));
             fields.insert("leader".to_owned(), json!(self.job.leader));
             fields.insert("open_tasks".to_owned(), json!(self.job.open_tasks));
