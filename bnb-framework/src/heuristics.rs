@@ -92,7 +92,7 @@ impl Rounds {
         let mut spent = self.spent();
         spent.busy = false;
         spent.left_s -= took.as_secs_f64();
-        spent.has_found(found);
+        spent.on_round(found);
         if !found {
             spent.eagerness = (spent.eagerness / RARER).max(RAREST);
         }
@@ -108,7 +108,7 @@ impl Rounds {
     /// Ends such a round, which may have been stopped before its end. Returns the time until the next one.
     fn end_idle(&self, took: Duration, found: bool, stopped: bool) -> Duration {
         let mut spent = self.spent();
-        spent.has_found(found);
+        spent.on_round(found);
         if !found && !stopped {
             spent.eagerness_idle = (spent.eagerness_idle / RARER).max(RAREST_IDLE);
         }
@@ -118,7 +118,7 @@ impl Rounds {
 
 impl Spent {
     /// Makes rounds as frequent as at first if one has found something, whichever worker has made it.
-    fn has_found(&mut self, found: bool) {
+    fn on_round(&mut self, found: bool) {
         if found {
             (self.eagerness, self.eagerness_idle) = (1.0, 1.0);
         }

@@ -93,7 +93,7 @@ pub(crate) trait IsolatedVisitor<P: Problem>: Assessor<P> {
     /// have this position and these fences.
     fn enter(&mut self, limit: Option<P::Cost>, position: &[u32], fences: &[Option<P::Cost>]);
     /// Sets the bound of the state above the children that are visited next.
-    fn is_below(&mut self, bound: P::Cost);
+    fn set_bound_above(&mut self, bound: P::Cost);
     /// Returns the cost of the best solution found so far, without that at the start of the search.
     fn best_found(&self) -> Option<P::Cost>;
     /// Returns the cost of the best solution that was found anywhere before a fence, counted from 0.
@@ -152,7 +152,7 @@ impl<P: Problem> Parts<P> {
                             states.push(child);
                         }
                         visitor.enter(self.limit, &[], &[]);
-                        visitor.is_below(bound);
+                        visitor.set_bound_above(bound);
                         add(open, problem, states, &position, share, visitor);
                         self.limit = visitor.best_found();
                         if visitor.pauses(true) {

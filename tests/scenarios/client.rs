@@ -30,7 +30,7 @@ fn job(depth: u32, spin: u32) -> Job<Tree> {
 }
 
 /// A program may wait for its jobs in separate tasks.
-fn can_be_spawned<F: Future + Send>(doing: F) -> F {
+fn spawnable<F: Future + Send>(doing: F) -> F {
     doing
 }
 
@@ -51,13 +51,13 @@ async fn two_nodes_in_process_complete_three_jobs() {
     let mut nodes: Vec<Node> =
         (0..2).map(|_| Node::builder(&client).task::<Tree>().workers(1).serve().unwrap()).collect();
 
-    let counted = can_be_spawned(client.submit(job(10, 0).name("counted"))).await.unwrap();
+    let counted = spawnable(client.submit(job(10, 0).name("counted"))).await.unwrap();
     // All jobs run concurrently.
     let gate = cluster.gate().unwrap();
     let watched = client.submit(job_with_gate(13, &gate)).await.unwrap();
     let endless = client.submit(job(40, 100)).await.unwrap();
 
-    let report = timeout(PATIENCE, can_be_spawned(counted.result())).await.unwrap().unwrap();
+    let report = timeout(PATIENCE, spawnable(counted.result())).await.unwrap().unwrap();
     let (count, largest) = Tree::sequential(10);
     assert!(report.finished);
     assert_eq!((report.output, report.var::<Largest>().as_deref()), (count, Some(&largest)));
@@ -65,7 +65,7 @@ async fn two_nodes_in_process_complete_three_jobs() {
 
     let (mut last, mut readings) = (0, 0);
     let mut progress = watched.progress(Duration::from_millis(50));
-    while let Some(read) = timeout(PATIENCE, can_be_spawned(progress.next())).await.unwrap() {
+    while let Some(read) = timeout(PATIENCE, spawnable(progress.next())).await.unwrap() {
         let worked = read.unwrap().figures.worked;
         assert!(worked >= last, "{worked} after {last}");
         (last, readings) = (worked, readings + 1);

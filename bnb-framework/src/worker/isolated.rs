@@ -20,7 +20,7 @@ impl<P: Problem, const KIND: u8> IsolatedVisitor<P> for Worker<'_, '_, P, KIND> 
         self.fences.extend_from_slice(fences);
     }
 
-    fn is_below(&mut self, bound: P::Cost) {
+    fn set_bound_above(&mut self, bound: P::Cost) {
         self.above = Some(bound);
     }
 

@@ -47,7 +47,7 @@ pub(super) struct WorkflowNode {
 
 struct State {
     /// Set while the companion runs.
-    post: Option<Post>,
+    link: Option<Link>,
     /// The other nodes that are present.
     nodes: BTreeSet<NodeId>,
     role: Role,
@@ -63,9 +63,9 @@ struct State {
     last_status: Option<JobStatus>,
 }
 
-/// The sender of messages.
+/// The link to the other nodes.
 #[derive(Clone)]
-struct Post {
+struct Link {
     messenger: Messenger,
     node: NodeId,
     capacity: Capacity,
@@ -112,7 +112,7 @@ impl WorkflowNode {
         let queue = Arc::new(Queue::on(platform.clone()));
         let tasks = Arc::new(tasks);
         let state = State {
-            post: None,
+            link: None,
             nodes: BTreeSet::new(),
             role: Role::Idle,
             followed: BTreeSet::new(),
@@ -148,7 +148,7 @@ impl WorkflowNode {
         self.platform.set_node(node);
         self.executor.set_name(node);
         let mut state = self.lock();
-        state.post = Some(Post { messenger, node, capacity, is_embedded });
+        state.link = Some(Link { messenger, node, capacity, is_embedded });
         if let Progress::Awaits(waker) = &state.program {
             waker.wake();
             state.program = Progress::NotBegun;
@@ -157,7 +157,7 @@ impl WorkflowNode {
 
     pub(super) fn joined(&self, node: NodeId) {
         let mut state = self.lock();
-        if state.post.as_ref().is_some_and(|post| post.node == node) || !state.nodes.insert(node) {
+        if state.link.as_ref().is_some_and(|link| link.node == node) || !state.nodes.insert(node) {
             return;
         }
         match &state.role {
@@ -288,7 +288,7 @@ impl WorkflowNode {
             self.send(coordinator, &Message { run, content: Content::Forgot(line) });
             return None;
         }
-        let capacity = state.post.as_ref()?.capacity.clone();
+        let capacity = state.link.as_ref()?.capacity.clone();
         tracing::info!(%coordinator, generation = run.generation, "this node runs calls of the program on another one");
         self.resign(&mut state);
         if let Progress::Runs(waker) | Progress::Deposed { waker, .. } = &state.program {
@@ -343,9 +343,9 @@ impl WorkflowNode {
     }
 
     fn send(&self, to: NodeId, message: &Message) {
-        let post = self.lock().post.clone();
+        let link = self.lock().link.clone();
         // A message that is not sent is repeated if it is not acknowledged.
-        let sent = post.map(|post| post.messenger.send(to, message.encoded()));
+        let sent = link.map(|link| link.messenger.send(to, message.encoded()));
         if let Some(Err(error)) = sent {
             tracing::debug!(%to, %error, "a message of a companion was not sent");
         }
@@ -435,7 +435,7 @@ impl WorkflowNode {
         let last = self.last_status();
         let mut state = self.lock();
         state.last_status = last;
-        state.post = None;
+        state.link = None;
         state.rescue = None;
         let role = std::mem::replace(&mut state.role, Role::Idle);
         drop(state);

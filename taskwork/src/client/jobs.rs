@@ -395,7 +395,7 @@ impl Client {
     pub async fn forget(&self, jobs: &[JobId], force: bool) -> Result<(), ClientError> {
         let overview = self.overview().await?;
         for job in jobs {
-            self.may_be_forgotten(job, overview.job(&job.0).map(|entry| entry.stage), force)?;
+            self.check_forgettable(job, overview.job(&job.0).map(|entry| entry.stage), force)?;
         }
         for job in jobs {
             self.ask(|store| async move { job::forget(&*store, self.cluster(), &job.0).await }).await?;
@@ -403,7 +403,7 @@ impl Client {
         Ok(())
     }
 
-    fn may_be_forgotten(&self, job: &JobId, stage: Option<Stage>, force: bool) -> Result<(), ClientError> {
+    fn check_forgettable(&self, job: &JobId, stage: Option<Stage>, force: bool) -> Result<(), ClientError> {
         let wrong =
             |reason: &str| Err(ClientError::WrongState { job: job.clone(), reason: reason.to_owned() });
         match stage {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use taskwork::Waker;
 
-use super::{Post, Progress, Role, Told, WorkflowNode};
+use super::{Link, Progress, Role, Told, WorkflowNode};
 use crate::{
     cluster::{following::lock, leading::Leading, message::Run, output::ProgramOutput},
     core::Seen,
@@ -66,7 +66,7 @@ impl WorkflowNode {
     pub(in crate::cluster) fn lead(&self, generation: u64, waker: Waker) -> Option<Arc<Leading>> {
         let mut state = self.lock();
         let was_let_go = state.is_leaving && state.rescue.is_none();
-        let Some(Post { node, capacity, is_embedded, .. }) = state.post.clone().filter(|_| !was_let_go)
+        let Some(Link { node, capacity, is_embedded, .. }) = state.link.clone().filter(|_| !was_let_go)
         else {
             state.program = Progress::Awaits(waker);
             return None;

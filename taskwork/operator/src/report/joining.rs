@@ -82,12 +82,12 @@ impl Joining {
     pub(super) fn take(&mut self, event: &Event) {
         match &event.content {
             Content::Data(content) => {
-                self.is_there(&event.path);
+                self.on_present(&event.path);
                 if event.path == self.kept[0] {
                     self.over_since_ms = is_over(content).then(|| self.over_since_ms.unwrap_or(event.at_ms));
                 }
             }
-            Content::Children(_) => self.is_there(&event.path),
+            Content::Children(_) => self.on_present(&event.path),
             Content::Gone => {
                 self.there.remove(&event.path);
                 if self.is_kept(&event.path) {
@@ -104,7 +104,7 @@ impl Joining {
         self.view.apply(event);
     }
 
-    fn is_there(&mut self, path: &str) {
+    fn on_present(&mut self, path: &str) {
         if let Some(seen) = &mut self.seen {
             seen.insert(path.to_owned());
         }

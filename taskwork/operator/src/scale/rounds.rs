@@ -126,7 +126,7 @@ impl Mind {
         self.hindrance.as_deref()
     }
 
-    fn is_hindered(&mut self, why: String) -> Outcome {
+    fn on_hindrance(&mut self, why: String) -> Outcome {
         if self.hindrance.as_ref() != Some(&why) {
             tracing::warn!("{why}; until that is resolved, nothing is changed");
             (self.hindrance, self.is_warned) = (Some(why), true);
@@ -221,13 +221,13 @@ impl Controller<'_> {
             return if self.sight.is_first_read() {
                 mind.on_first_read()
             } else {
-                mind.is_hindered("ZooKeeper does not answer".to_owned())
+                mind.on_hindrance("ZooKeeper does not answer".to_owned())
             };
         };
         let listing = if office.is_some() { self.connector.list() } else { self.connector.look() };
         let machines = match in_time("list its machines", listing).await {
             Ok(machines) => machines,
-            Err(refusal) => return mind.is_hindered(format!("the machines are not known: {refusal}")),
+            Err(refusal) => return mind.on_hindrance(format!("the machines are not known: {refusal}")),
         };
         if mind.hindrance.take().is_some() && std::mem::take(&mut mind.is_warned) {
             tracing::info!("the cluster and its machines are known again");
