@@ -23,9 +23,9 @@ use super::{
     scale::{
         demand::Demand,
         explain,
+        last_view::LastView,
         memory::{Memory, Said},
         observed::{self, Scope},
-        sight::Sight,
     },
 };
 
@@ -158,16 +158,16 @@ async fn observe(
     }
     let seconds = arguments.observe.as_secs();
     tell(format_args!("note: no controller works for job {id}; the cluster is observed for {seconds} s"));
-    let (sight, observer) = (Sight::default(), connection.client.observer());
+    let (last_view, observer) = (LastView::default(), connection.client.observer());
     let scope = Scope { job: Some(arguments.job.clone()), program: None };
-    let mut apply = |event: Event| sight.apply(&event);
+    let mut apply = |event: Event| last_view.apply(&event);
     let looking = async {
         let until = Instant::now() + arguments.observe;
         let mut policy = Policy::new(Goals { max: NODES_MAX, ..Goals::default() });
         let mut last = None;
         while Instant::now() < until || last.is_none() {
             time::sleep(LOOK_EVERY.min(arguments.observe)).await;
-            let Some(snapshot) = sight.snapshot() else {
+            let Some(snapshot) = last_view.snapshot() else {
                 if Instant::now() > until + arguments.observe {
                     return Err(Failure::unreachable("the cluster could not be read in this time"));
                 }

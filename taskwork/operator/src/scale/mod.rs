@@ -17,7 +17,7 @@ pub(super) mod fixtures;
 pub(super) mod memory;
 pub(super) mod observed;
 pub(super) mod rounds;
-pub(super) mod sight;
+pub(super) mod last_view;
 
 use std::{
     path::PathBuf,
@@ -44,10 +44,10 @@ use tokio::{
 };
 
 use self::{
+    last_view::LastView,
     memory::{MACHINES_MAX, Said},
     observed::Scope,
     rounds::{Controller, Mind, Outcome, recall},
-    sight::Sight,
 };
 use super::connection::Common;
 
@@ -223,7 +223,7 @@ async fn control(
     patience: Duration,
     json: bool,
 ) -> Result<(), Failure> {
-    let (sight, observer) = (Sight::default(), client.observer());
+    let (last_view, observer) = (LastView::default(), client.observer());
     let controller = Controller {
         client,
         connector: &*opened.connector,
@@ -231,13 +231,13 @@ async fn control(
         goals,
         budget_from_ms: arguments.budget_from,
         scope: Scope { job: arguments.job.clone(), program: arguments.program.clone() },
-        sight: &sight,
+        last_view: &last_view,
         json,
     };
     if arguments.dry_run {
         client.check_cluster().await?;
     }
-    let mut tell = |event: Event| sight.apply(&event);
+    let mut tell = |event: Event| last_view.apply(&event);
     tokio::select! {
         refused = observer.follow(&mut tell) => Err(refused.into()),
         ended = terms(&controller, arguments, patience) => ended,
@@ -298,7 +298,7 @@ const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// Returns the reason why a controller with `--once` has not acted.
 fn not_once(controller: &Controller<'_>, hindrance: Option<&str>) -> Failure {
     let why = hindrance.unwrap_or("what is to be done could not be written").to_owned();
-    if hindrance.is_none() || controller.sight.snapshot().is_none() {
+    if hindrance.is_none() || controller.last_view.snapshot().is_none() {
         Failure::unreachable(why)
     } else {
         Failure::failed(why)

@@ -23,9 +23,9 @@ use tokio::time;
 
 use super::{
     demand::{self, Demand, Newest},
+    last_view::LastView,
     memory::{self, Memory, Said, UNSERVED_SHOWN_MAX},
     observed::{self, Scope},
-    sight::Sight,
 };
 
 /// The maximum time of a request to ZooKeeper in a round; the next round repeats it.
@@ -46,7 +46,7 @@ pub(super) struct Controller<'a> {
     /// The time from which the budget counts, if the user specifies it.
     pub(super) budget_from_ms: Option<u64>,
     pub(super) scope: Scope,
-    pub(super) sight: &'a Sight,
+    pub(super) last_view: &'a LastView,
     pub(super) json: bool,
 }
 
@@ -217,8 +217,8 @@ impl Mind {
 impl Controller<'_> {
     /// Observes, decides and acts once. Without an office nothing is written or done.
     pub(super) async fn round(&self, mind: &mut Mind, mut office: Option<&mut ScalingOffice>) -> Outcome {
-        let Some(snapshot) = self.sight.snapshot() else {
-            return if self.sight.is_first_read() {
+        let Some(snapshot) = self.last_view.snapshot() else {
+            return if self.last_view.is_first_read() {
                 mind.on_first_read()
             } else {
                 mind.on_hindrance("ZooKeeper does not answer".to_owned())

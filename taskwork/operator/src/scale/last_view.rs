@@ -6,7 +6,7 @@ use taskwork::view::{Content, Event, Snapshot, View};
 
 /// The last observed state of the cluster.
 #[derive(Default)]
-pub(crate) struct Sight {
+pub(crate) struct LastView {
     seen: Mutex<Seen>,
 }
 
@@ -17,7 +17,7 @@ struct Seen {
     is_whole: Option<bool>,
 }
 
-impl Sight {
+impl LastView {
     fn seen(&self) -> MutexGuard<'_, Seen> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -54,14 +54,14 @@ mod tests {
     #[test]
     fn cluster_is_read_for_the_first_time_until_it_is_known_or_silent() {
         for content in [Content::Found, Content::Lost] {
-            let sight = Sight::default();
-            sight.apply(&Event::of(1, "members/n1", Content::Data(Vec::new())));
-            sight.apply(&Event::tick(1));
-            assert!(sight.is_first_read() && sight.snapshot().is_none());
+            let last_view = LastView::default();
+            last_view.apply(&Event::of(1, "members/n1", Content::Data(Vec::new())));
+            last_view.apply(&Event::tick(1));
+            assert!(last_view.is_first_read() && last_view.snapshot().is_none());
             let is_known = content == Content::Found;
-            sight.apply(&Event::of(2, "", content));
-            sight.apply(&Event::tick(2));
-            assert_eq!((sight.is_first_read(), sight.snapshot().is_some()), (false, is_known));
+            last_view.apply(&Event::of(2, "", content));
+            last_view.apply(&Event::tick(2));
+            assert_eq!((last_view.is_first_read(), last_view.snapshot().is_some()), (false, is_known));
         }
     }
 }
