@@ -6,10 +6,10 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
-pub use zk::Histogram;
 use zk::figures::NodeFigures;
 
-use crate::outlook::Outlook;
+pub use crate::outlook::Outlook;
+pub use zk::Histogram;
 
 /// The work of one node, or of all nodes of a run together, since they started. Failures make the sums
 /// inexact (exact figures belong in a program's [`Output`](crate::Output)).

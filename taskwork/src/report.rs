@@ -6,10 +6,7 @@ use serde::Serialize;
 use thiserror::Error;
 use tokio::sync::{Notify, watch};
 
-pub use crate::{
-    figures::{Figures, Histogram, WorkerTimes},
-    outlook::Outlook,
-};
+pub use crate::figures::{Figures, Histogram, Outlook, WorkerTimes};
 
 use crate::{
     config::NODES_MAX,
