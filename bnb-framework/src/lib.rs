@@ -102,7 +102,8 @@
 //!
 //! [`strategy`](Solver::strategy) chooses which state is visited next and [`split`](Solver::split) which states
 //! are given away; [`start`](Solver::start) supplies a known solution, [`cutoff`](Solver::cutoff) a known cost;
-//! [`on_progress`](Solver::on_progress) reports progress. Costs may be of any ordered type: see [`Cost`].
+//! [`on_progress`](Solver::on_progress) reports progress. Costs may be of any ordered type: see [`Cost`]. Heuristics and
+//! other optional functions of a problem are [`Hooks`].
 //!
 //! If there is nothing to optimise and every state counts, implement [`Enumerate`] instead of [`Problem`], and visit
 //! the tree with an [`Enumerator`].
