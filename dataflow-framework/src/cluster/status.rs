@@ -23,15 +23,21 @@ pub(super) fn of_running(generation: u64, summary: &Summary) -> JobStatus {
             .argument("NUMBER"),
         Offer::new("graph.svg", "the graph of the calls, for browsers"),
         Offer::new("graph.dot", "the graph of the calls, for Graphviz"),
+        Offer::new("timeline.svg", "the timeline of the workers; needs submit --trace"),
+        Offer::new("critical-path", "the longest chain of dependent calls; needs submit --trace"),
         Offer::new("trace.json", "the latest runs of calls, for ui.perfetto.dev; needs submit --trace"),
     ];
     JobStatus { rank: generation, display: offers.into_iter().fold(summary.display(), JobDisplay::document) }
 }
 
 /// Returns the status of a program that has ended.
-pub(super) fn of_ended(generation: u64, Observation { summary, calls, .. }: &Observation) -> JobStatus {
-    let pictures = calls.iter().flat_map(|calls| calls.diagram().pictures());
-    JobStatus { rank: generation, display: pictures.fold(summary.display(), JobDisplay::picture) }
+pub(super) fn of_ended(generation: u64, observation: &Observation) -> JobStatus {
+    let Observation { summary, calls, trace } = observation;
+    let path = observation.critical_path();
+    let display = path.iter().fold(summary.display(), |display, path| path.add_to(display));
+    let timeline = trace.iter().map(Trace::timeline_picture);
+    let pictures = timeline.chain(calls.iter().flat_map(|calls| calls.diagram().pictures()));
+    JobStatus { rank: generation, display: pictures.fold(display, JobDisplay::picture) }
 }
 
 impl StatusProvider for WorkflowNode {
@@ -44,6 +50,7 @@ impl StatusProvider for WorkflowNode {
         let recorded = |option: &str| format!("it must be requested at the submission, by {option}");
         let diagram =
             || engine.observation().calls.map(|calls| calls.diagram()).ok_or_else(|| recorded("--graph"));
+        let trace = || engine.observation().trace.ok_or_else(|| recorded("--trace"));
         Some(match name {
             "call" => match argument.and_then(|argument| argument.parse().ok()) {
                 None => Err("--about takes the number of a call, such as 12".to_owned()),
@@ -56,9 +63,13 @@ impl StatusProvider for WorkflowNode {
             "graph.dot" => {
                 diagram().map(|diagram| Document::new(Format::Dot, diagram.dot()).with_data(json!(diagram)))
             }
-            "trace.json" => {
-                let trace = engine.observation().trace.ok_or_else(|| recorded("--trace"));
-                trace.map(|trace| Document::json(latest(trace).chrome()))
+            "trace.json" => trace().map(|trace| Document::json(latest(trace).chrome())),
+            "timeline.svg" => trace().map(|trace| Document::new(Format::Svg, trace.timeline())),
+            "critical-path" => {
+                let path = engine.observation().critical_path();
+                let reason = || recorded("--trace") + "; after 200,000 calls or 50,000 runs it is unknown";
+                path.ok_or_else(reason)
+                    .map(|path| Document::new(Format::Text, path.table().to_string()).with_data(json!(path)))
             }
             _ => Err("there is no such document".to_owned()),
         })

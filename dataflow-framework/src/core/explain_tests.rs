@@ -101,8 +101,11 @@ fn explain_failed_call_gives_reason_to_dependents_too() {
     assert_eq!(explain(&graph, 0).place, Place::Failed { reason: "no space is left".to_owned() });
     let Place::Failed { reason } = explain(&graph, 1).place else { panic!("its input has failed") };
     assert!(reason.contains("call 0") && reason.contains("no space is left"), "{reason}");
-    let total = graph.summary().total();
+    let summary = graph.summary();
+    let total = summary.total();
     assert_eq!((total.failed, total.cancelled, total.unfinished(), total.ended), (1, 1, 0, 0));
+    let failed: Vec<_> = summary.failures.iter().map(|failed| (&*failed.call, &*failed.reason)).collect();
+    assert_eq!(failed, [("0", "no space is left")], "a cancelled call is no failed one");
 }
 
 #[test]

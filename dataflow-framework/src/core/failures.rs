@@ -53,7 +53,7 @@ impl Failures {
                 (Some(_), Some(nest)) => nest.failures.push(failure.clone()),
                 (Some(_), None) => return,
             }
-            observed.of(data.calls[&id].task()).failed += 1;
+            observed.record_failure(data.calls[&id].task(), failure);
             if on_failure == OnFailure::Fail {
                 self.fatal.get_or_insert_with(|| failure.clone());
             }

@@ -302,6 +302,7 @@ impl Graph {
         }
         let crew = self.data.members.crew();
         Summary {
+            failures: self.observed.failures().to_vec(),
             tasks: self.observed.summaries(&unfinished),
             nodes: u32::try_from(crew.members).unwrap_or(u32::MAX),
             workers: u32::try_from(crew.workers).unwrap_or(u32::MAX),

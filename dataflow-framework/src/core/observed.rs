@@ -1,11 +1,11 @@
 //! Statistics of calls for observers: the number and cost of the calls of each task; and optionally their
 //! dependencies.
 
-use dataflow_view::{CALLS_MAX, Call, Calls, READS_MAX, State, TaskSummary};
+use dataflow_view::{CALLS_MAX, Call, Calls, FAILURES_MAX, FailedCall, READS_MAX, State, TaskSummary};
 use rustc_hash::FxHashMap;
 
 use super::seen::Seen;
-use crate::{figures::Figures, ids::CallId, task::TaskDef};
+use crate::{failure::Failure, figures::Figures, ids::CallId, task::TaskDef};
 
 /// The statistics of the calls of a program.
 #[derive(Debug, Default)]
@@ -14,6 +14,8 @@ pub(crate) struct Observed {
     /// Events that the observer has not seen yet; `None` without an observer.
     seen: Option<Vec<Seen>>,
     tallies: Vec<Tally>,
+    /// The first failed calls.
+    failures: Vec<FailedCall>,
     /// Set if the graph of calls is recorded.
     recording: Option<Recording>,
     /// Whether the timing of each call is reported.
@@ -96,6 +98,18 @@ impl Observed {
         if let Some(recording) = &mut self.recording {
             recording.add(index, id, level, inputs);
         }
+    }
+
+    pub(super) fn record_failure(&mut self, task: &'static TaskDef, failure: &Failure) {
+        self.of(task).failed += 1;
+        if self.failures.len() < FAILURES_MAX {
+            let failed = FailedCall::new(failure.call(), failure.path(), failure.task(), failure.reason());
+            self.failures.push(failed);
+        }
+    }
+
+    pub(super) fn failures(&self) -> &[FailedCall] {
+        &self.failures
     }
 
     pub(super) fn record_unsuccessful(&mut self, task: &'static TaskDef, id: CallId) {

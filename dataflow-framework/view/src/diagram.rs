@@ -5,8 +5,9 @@ use taskwork::display::{Picture, count};
 
 use crate::calls::{Call, State};
 
-/// The maximum size of the pictures of a finished program, in bytes.
-const PICTURES_BYTES_MAX: usize = 200 << 10;
+/// The maximum size of the pictures of the graph of a finished program, in bytes: the timeline and the tables need some
+/// room.
+const PICTURES_BYTES_MAX: usize = 170 << 10;
 
 /// A bounded picture of a program's calls. See [`Calls::diagram`](crate::Calls::diagram).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

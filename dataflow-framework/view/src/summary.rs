@@ -4,6 +4,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use taskwork::display::{Column, Field, JobDisplay, Row, Table, Unit, count};
 
+use crate::failures::{self, FailedCall};
+
 /// The name of the table of tasks in a display.
 const TASKS: &str = "tasks";
 
@@ -17,6 +19,8 @@ pub struct Summary {
     pub nodes: u32,
     /// Their workers.
     pub workers: u32,
+    /// The first failed calls, at most [`FAILURES_MAX`](crate::FAILURES_MAX).
+    pub failures: Vec<FailedCall>,
 }
 
 /// The calls of one task.
@@ -150,7 +154,7 @@ impl Summary {
         total
     }
 
-    /// Returns the description for displays: the calls by state, and the table of the tasks.
+    /// Returns the description for displays: the calls by state, and the tables of the failures, if any, and the tasks.
     pub fn display(&self) -> JobDisplay {
         let total = self.total();
         let values = [
@@ -165,16 +169,18 @@ impl Summary {
             ("workers", self.workers.into()),
         ];
         let values = values.map(|(name, count)| Field::new(name, name, Unit::Count, count));
-        values.into_iter().fold(JobDisplay::new(), JobDisplay::value).table(self.table())
+        let display = values.into_iter().fold(JobDisplay::new(), JobDisplay::value);
+        let failed = self.failures.first().map(|_| failures::table(&self.failures, total.failed));
+        failed.into_iter().fold(display, JobDisplay::table).table(self.table())
     }
 
-    /// Reads a summary from a display; `None` if the table of tasks or a number is missing.
+    /// Reads a summary, without its failures, from a display; `None` if the table of tasks or a number is missing.
     pub fn of_display(display: &JobDisplay) -> Option<Self> {
         let count = |name| u32::try_from(display.count_of(name)?).ok();
         let table = display.tables.iter().find(|table| table.name == TASKS)?;
         let task = |row: &Row| TaskSummary::deserialize(json!(row)).ok();
         let tasks = table.rows.iter().filter_map(task).collect();
-        Some(Self { tasks, nodes: count("nodes")?, workers: count("workers")? })
+        Some(Self { tasks, nodes: count("nodes")?, workers: count("workers")?, failures: Vec::new() })
     }
 
     /// Returns the tasks as JSON, for scripts.
@@ -228,7 +234,7 @@ impl Summary {
 mod tests {
     use taskwork::display::JobDisplay;
 
-    use super::{Summary, TaskSummary};
+    use super::{FailedCall, Summary, TaskSummary};
 
     fn summary() -> Summary {
         let block = TaskSummary {
@@ -250,7 +256,8 @@ mod tests {
             moved_bytes: 3 << 20,
             ..TaskSummary::default()
         };
-        Summary { tasks: vec![block, multiply], nodes: 3, workers: 4 }
+        let failures = vec![FailedCall::new(3, &[], "multiply", "it panicked")];
+        Summary { tasks: vec![block, multiply], nodes: 3, workers: 4, failures }
     }
 
     #[test]
@@ -282,6 +289,7 @@ all         9.6 %  1,100      900     90        4    100       2          4     
         let summary = summary();
         let display = summary.display();
         assert_eq!((display.count_of("calls"), display.count_of("running")), (Some(1_100), Some(4)));
+        assert_eq!((display.tables[0].name.as_str(), display.tables[0].omitted), ("failures", 1));
         let read = Summary::of_display(&display).unwrap();
         assert_eq!((read.line(), read.line_by_task()), (summary.line(), summary.line_by_task()));
         assert_eq!(Summary::of_display(&JobDisplay::new()), None);

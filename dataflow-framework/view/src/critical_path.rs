@@ -1,0 +1,182 @@
+//! The critical path of a program: the chain of dependent calls with the longest run time. The program cannot be
+//! faster than this chain, however many workers it has.
+
+use std::collections::HashMap;
+
+use serde::Serialize;
+use taskwork::display::{Column, Field, JobDisplay, Row, Table, Unit};
+
+use crate::{Observation, Span};
+
+/// The maximum number of steps in a display. The longest ones are kept.
+const STEPS_MAX: usize = 100;
+
+/// The chain of dependent calls with the longest run time.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct CriticalPath {
+    /// Its calls, each of which reads an output of the one before.
+    pub steps: Vec<PathStep>,
+    /// The sum of their run times, in microseconds.
+    pub run_us: u64,
+}
+
+/// A call of the critical path.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct PathStep {
+    /// The number of the call.
+    pub call: u64,
+    /// The name of its task.
+    pub task: String,
+    /// The node that ran it; empty if it has not run yet.
+    pub node: String,
+    /// Its run time, in microseconds.
+    pub run_us: u64,
+    /// The time to move its inputs and to wait for a worker before, in microseconds.
+    pub delay_us: u64,
+}
+
+impl Observation {
+    /// Returns the critical path of the runs so far. `None` unless all calls with their dependencies and all runs were
+    /// recorded.
+    pub fn critical_path(&self) -> Option<CriticalPath> {
+        let (calls, trace) = (self.calls.as_ref()?, self.trace.as_ref()?);
+        if calls.omitted > 0 || trace.omitted > 0 {
+            return None;
+        }
+        // The last run of a call counts, if it was repeated.
+        let runs: HashMap<u64, &Span> = trace.spans.iter().map(|span| (span.call, span)).collect();
+        let run_us = |at: usize| runs.get(&calls.calls[at].number).map_or(0, |span| span.run_us);
+        let mut longest_us = vec![0_u64; calls.calls.len()];
+        let mut before = vec![None; calls.calls.len()];
+        // Calls are in the order in which they were made, so writers precede readers.
+        let mut reads = calls.reads.iter().peekable();
+        for at in 0..calls.calls.len() {
+            while let Some(&(writer, _)) = reads.next_if(|(_, reader)| *reader as usize == at) {
+                let writer = writer as usize;
+                if writer < at && longest_us[writer] > longest_us[at] {
+                    (longest_us[at], before[at]) = (longest_us[writer], Some(writer));
+                }
+            }
+            longest_us[at] = longest_us[at].saturating_add(run_us(at));
+        }
+        let mut next = (0..longest_us.len()).max_by_key(|at| longest_us[*at]);
+        let run_us_of_all = next.map_or(0, |at| longest_us[at]);
+        let mut steps = Vec::new();
+        while let Some(at) = next {
+            let (call, span) = (&calls.calls[at], runs.get(&calls.calls[at].number));
+            steps.push(PathStep {
+                call: call.number,
+                task: calls.tasks.get(usize::from(call.task)).cloned().unwrap_or_default(),
+                node: span
+                    .and_then(|span| trace.nodes.get(usize::from(span.node)))
+                    .cloned()
+                    .unwrap_or_default(),
+                run_us: run_us(at),
+                delay_us: span.map_or(0, |span| span.transfer_us.saturating_add(span.wait_us)),
+            });
+            next = before[at];
+        }
+        steps.reverse();
+        Some(CriticalPath { steps, run_us: run_us_of_all })
+    }
+}
+
+impl CriticalPath {
+    /// Adds the length of the path and the table of its calls to a display.
+    pub fn add_to(&self, display: JobDisplay) -> JobDisplay {
+        let length = Field::new("critical_path_s", "critical path", Unit::Seconds, seconds(self.run_us));
+        display.value(length).table(self.table())
+    }
+
+    /// Returns the table of its calls.
+    pub fn table(&self) -> Table {
+        let columns = vec![
+            Column::new("call", "call", Unit::Text),
+            Column::new("task", "task", Unit::Text),
+            Column::new("node", "node", Unit::Text),
+            Column::new("run_s", "run", Unit::Seconds),
+            Column::new("delay_s", "delay", Unit::Seconds),
+            Column::new("share", "share", Unit::Share),
+        ];
+        let mut lengths: Vec<u64> = self.steps.iter().map(|step| step.run_us).collect();
+        lengths.sort_unstable_by(|a, b| b.cmp(a));
+        let least_us = lengths.get(STEPS_MAX).map_or(0, |longest_omitted| longest_omitted + 1);
+        let row = |step: &PathStep| {
+            Row::new()
+                .with("call", step.call.to_string().as_str())
+                .with("task", step.task.as_str())
+                .with("node", step.node.as_str())
+                .with("run_s", seconds(step.run_us))
+                .with("delay_s", seconds(step.delay_us))
+                .with("share", step.run_us as f64 / self.run_us.max(1) as f64)
+        };
+        let rows = self.steps.iter().filter(|step| step.run_us >= least_us).map(row);
+        let mut table = rows.fold(Table::new("critical_path", "Critical path", columns), Table::row);
+        table.omitted = (self.steps.len() - table.rows.len()) as u64;
+        table
+    }
+}
+
+fn seconds(us: u64) -> f64 {
+    us as f64 * 1e-6
+}
+
+#[cfg(test)]
+mod tests {
+    use super::STEPS_MAX;
+    use crate::{Call, Calls, Observation, Span, State, Trace};
+
+    /// Returns calls with these run times and reads.
+    fn observed(run_us: &[u64], reads: &[(u32, u32)]) -> Observation {
+        let call = |number| Call { number, task: 0, level: 0, state: State::Ended };
+        let span = |(call, run_us): (u64, &u64)| Span {
+            call,
+            task: 0,
+            node: 0,
+            worker: 0,
+            end_us: 0,
+            transfer_us: 3,
+            wait_us: 4,
+            run_us: *run_us,
+            is_well: true,
+        };
+        let calls = Calls {
+            tasks: vec!["add".to_owned()],
+            calls: (0..run_us.len() as u64).map(call).collect(),
+            reads: reads.to_vec(),
+            omitted: 0,
+        };
+        let spans = (0..).zip(run_us).map(span).collect();
+        let (tasks, nodes) = (vec!["add".to_owned()], vec!["n-1".to_owned()]);
+        let trace = Trace { tasks, nodes, spans, ..Trace::default() };
+        Observation { calls: Some(calls), trace: Some(trace), ..Observation::default() }
+    }
+
+    #[test]
+    fn critical_path_is_the_longest_chain() {
+        //  0(5) ─▶ 2(10) ─▶ 4(1)
+        //  1(9) ─▶ 3(7)  ─▶ 4
+        let path = observed(&[5, 9, 10, 7, 1], &[(0, 2), (1, 3), (2, 4), (3, 4)]).critical_path().unwrap();
+        assert_eq!(path.steps.iter().map(|step| step.call).collect::<Vec<_>>(), [1, 3, 4]);
+        assert_eq!((path.run_us, path.steps[1].run_us, path.steps[1].delay_us), (17, 7, 7));
+        assert_eq!((path.steps[0].task.as_str(), path.steps[0].node.as_str()), ("add", "n-1"));
+    }
+
+    #[test]
+    fn critical_path_of_incomplete_record_is_unknown() {
+        assert_eq!(Observation::default().critical_path(), None);
+        let mut observed = observed(&[1], &[]);
+        observed.trace.as_mut().unwrap().omitted = 1;
+        assert_eq!(observed.critical_path(), None);
+        assert_eq!(self::observed(&[], &[]).critical_path().map(|path| path.steps.len()), Some(0));
+    }
+
+    #[test]
+    fn critical_path_table_keeps_the_longest_steps() {
+        let run_us: Vec<u64> = (1..=2 * STEPS_MAX as u64).collect();
+        let reads: Vec<_> = (1..2 * STEPS_MAX as u32).map(|at| (at - 1, at)).collect();
+        let table = observed(&run_us, &reads).critical_path().unwrap().table();
+        assert_eq!((table.rows.len(), table.omitted), (STEPS_MAX, STEPS_MAX as u64));
+        assert!(table.to_string().lines().nth(1).unwrap().starts_with("100 "), "{table}");
+    }
+}
