@@ -295,8 +295,8 @@ fn show(served: &dashboard::Arguments, common: &Common) -> Result<ExitCode, Fail
             Err(error @ taskwork::ClientError::NoCluster { .. }) => Some(error),
             other => other.map(|()| None)?,
         };
-        // Actions of operators use a session that is opened on demand.
-        let site = site.acting_by(&client);
+        // Actions of operators and requests for documents use a session that is opened on demand.
+        let site = site.with_client(&client);
         dashboard::observe(observer, site, served, cluster.name(), missing).await
     };
     runtime.block_on(interruptible(observing)).map(|never| match never {})

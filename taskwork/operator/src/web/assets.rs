@@ -29,6 +29,7 @@ const ASSETS: &[Asset] = assets![
     "charts.js",
     "costs.js",
     "data.js",
+    "documents.js",
     "dom.js",
     "icon.svg",
     "index.html",

@@ -29,6 +29,7 @@ use super::{
     board::Board,
     compress::compress,
     detail,
+    documents::{self, Library},
     events::{self, STREAMS_MAX},
     guard::{Names, Refusal, guard, host_name},
     pages_of_cluster, server, tls,
@@ -74,6 +75,8 @@ pub(crate) struct Site {
     /// The operators, and the performer of their actions.
     operators: Option<Arc<Operators>>,
     actor: Option<Arc<dyn Actor>>,
+    /// The source of documents on request.
+    library: Option<Arc<dyn Library>>,
 }
 
 impl Offer {
@@ -104,7 +107,7 @@ impl Offer {
         };
         let names = Names::of(listen.ip(), host_name);
         let listener = server::listen("--listen", *listen)?;
-        Ok(Site { listener, tls, token, names, operators, actor: None })
+        Ok(Site { listener, tls, token, names, operators, actor: None, library: None })
     }
 }
 
@@ -123,9 +126,13 @@ impl Site {
         format!("{scheme}://{at}/")
     }
 
-    /// Lets operators act through a client, if actions are allowed.
-    pub(crate) fn acting_by(self, client: &Client) -> Self {
-        self.acting(|| actions::by_client(client))
+    /// Requests documents of jobs through a client, and lets operators act through it if actions are allowed.
+    pub(crate) fn with_client(self, client: &Client) -> Self {
+        self.acting(|| actions::by_client(client)).with_library(documents::by_client(client))
+    }
+
+    pub(super) fn with_library(self, library: Arc<dyn Library>) -> Self {
+        Self { library: Some(library), ..self }
     }
 
     pub(super) fn acting(self, actor: impl FnOnce() -> Arc<dyn Actor>) -> Self {
@@ -135,18 +142,19 @@ impl Site {
 
     /// Serves a board until the process is stopped.
     pub(crate) async fn serve(self, board: Arc<Board>) -> Infallible {
-        let Self { listener, tls, token, names, operators, actor } = self;
+        let Self { listener, tls, token, names, operators, actor, library } = self;
         let (names, has_tls) = (Arc::new(names), tls.is_some());
         let door = token.map(|token| Door::new(token, Arc::clone(&names), has_tls));
         let door = door.map(|door| door.with_operators(operators.clone()));
         let actions = operators.zip(actor).map(|(operators, actor)| {
             Arc::new(Actions::new(operators, actor, Arc::clone(&board), Arc::clone(&names), has_tls))
         });
-        server::serve(listener, tls, TowerToHyperService::new(router(board, door, actions, names))).await
+        let others = documents::routes(library, &board).merge(actions::routes(actions));
+        server::serve(listener, tls, TowerToHyperService::new(router(board, door, others, names))).await
     }
 }
 
-fn router(board: Arc<Board>, door: Option<Door>, actions: Option<Arc<Actions>>, names: Arc<Names>) -> Router {
+fn router(board: Arc<Board>, door: Option<Door>, others: Router, names: Arc<Names>) -> Router {
     let (its, ready) = (Arc::clone(&board), Arc::clone(&board));
     let pages = pages_of_cluster(move || its.snapshot(), move || ready.ready());
     let served = Served { board, streams: Arc::new(Semaphore::new(STREAMS_MAX)) };
@@ -160,7 +168,7 @@ fn router(board: Arc<Board>, door: Option<Door>, actions: Option<Arc<Actions>>, 
         .layer(middleware::from_fn(compress))
         .with_state(served)
         .merge(pages.routes())
-        .merge(actions::routes(actions))
+        .merge(others)
         .fallback(|| async { Refusal(StatusCode::NOT_FOUND, "there is no such page".to_owned()) });
     let router = match door {
         Some(door) => router.layer(middleware::from_fn_with_state(Arc::new(door), access::check)),
@@ -193,7 +201,7 @@ async fn series(
     Ok(([(header::CONTENT_TYPE, kind)], detail::csv(&job)).into_response())
 }
 
-fn json(text: impl IntoResponse) -> Response {
+pub(super) fn json(text: impl IntoResponse) -> Response {
     ([(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))], text).into_response()
 }
 

@@ -24,6 +24,7 @@ mod compress;
 mod costs;
 mod dashboard;
 pub(crate) mod detail;
+mod documents;
 mod events;
 mod families;
 mod single;

@@ -130,6 +130,12 @@ async function ask(path, { signal }, headers = {}) {
   return answer;
 }
 
+// Requests a document of a running job: { format, content }.
+export async function requestDocument(job, name, argument) {
+  const about = argument === null ? "" : `?about=${encodeURIComponent(argument)}`;
+  return (await ask(`api/job/${encodeURIComponent(job)}/document/${encodeURIComponent(name)}${about}`, {})).json();
+}
+
 // Reads events until the end of the stream. Not an `EventSource`, which can only resume its own streams.
 async function follow(mine) {
   const answer = await ask("events?topics=view", mine, { accept: "text/event-stream", "last-event-id": String(data.snapshot.seq) });

@@ -4,9 +4,10 @@ import { chart, matrix, parts } from "./charts.js";
 import { actionsOfJob } from "./actions.js";
 import { costOfJob } from "./costs.js";
 import { data, now } from "./data.js";
+import { documentsOf } from "./documents.js";
 import { choice, choose, h } from "./dom.js";
 import { busy, giftsOf, job, jobName, rateNow, rates, release, spent, times } from "./model.js";
-import { events, figures, grid, happened, head, latencies, link, muted, nothing, numbers, panel, WHY, why, words } from "./parts.js";
+import { drawing, events, figures, grid, happened, head, latencies, link, muted, nothing, numbers, panel, WHY, why, words } from "./parts.js";
 import { between, bytes, clock, count, duration, exact, isOver, known, maybe, meter, moment, number, percent, quantile, state, total, unknown, whole } from "./text.js";
 
 export function jobPage(id) {
@@ -24,9 +25,9 @@ export function jobPage(id) {
       (about.missing ?? record?.reason) ? h("p", { class: "remark" }, about.missing ?? record.reason) : !isOver(about.stage) && about.stage !== "running" && h("p", { class: "remark" }, "It does not run: ", why(one)),
       numbersOf(one),
       actionsOfJob(id, about),
-      points.length > 1 ? [convergence(one), h("div", { class: "panel", key: "time" }, workersOverTime(one), rateOfWork(one)), shareDone(one)] : nothing("There is no history of this job."),
       displayed(id, about),
-      detail?.picture && panel("Picture", h("img", { class: "picture", alt: `The solution of ${title}, as its program draws it`, src: `data:image/svg+xml,${encodeURIComponent(detail.picture)}` })),
+      points.length > 1 ? [convergence(one), h("div", { class: "panel", key: "time" }, workersOverTime(one), points.at(-1).worked > 0 && rateOfWork(one)), shareDone(one)] : nothing("There is no history of this job."),
+      detail?.picture && panel("Picture", drawing(`The solution of ${title}, as its program draws it`, detail.picture)),
       h("div", { class: "pair", key: "time spent" }, timeSpent(one), panel("Events", events([...one.moments, ...one.improvements].sort((a, b) => a.at_ms - b.at_ms), 10))),
       nodeRows(one),
       h("div", { class: "pair", key: "costs" }, steals(one), zookeeper(one)),
@@ -228,8 +229,8 @@ function displayed(id, { display, stage }) {
   return [
     values.length > 0 && panel("Status", figures(values.map(({ label, unit, value }) => [label, formatted(value, unit)]))),
     tables.map((table) => panel(table.label, ownTable(id, table), table.omitted > 0 && nothing(`Not shown: ${count(table.omitted, "further row")}.`))),
-    pictures.filter(({ format }) => format === "svg").map(({ label, content }) => panel(label, h("img", { class: "picture", alt: label, src: `data:image/svg+xml,${encodeURIComponent(content)}` }))),
-    documents.length > 0 && !isOver(stage) && panel("Documents", nothing(`The command taskwork job ${id} prints them with these options.`), figures(documents.map(({ name, label, argument }) => [`--show ${name}${argument === null ? "" : ` --about ${argument}`}`, label]))),
+    pictures.filter(({ format }) => format === "svg").map(({ label, content }) => panel(label, drawing(label, content))),
+    documentsOf(id, documents, stage),
   ];
 }
 

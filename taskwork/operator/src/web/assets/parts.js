@@ -27,6 +27,10 @@ export const muted = (...text) => h("span", { class: "muted" }, text);
 export const nothing = (text) => h("p", { class: "muted" }, text);
 export const panel = (title, ...content) => h("section", { class: "panel", key: title, "aria-label": title }, h("h2", null, title), content);
 
+
+// A picture in SVG, scrolled if it is wider than the page.
+export const drawing = (label, svg) => h("div", { class: "scroll drawing", tabindex: "0", role: "region", "aria-label": label }, h("img", { class: "picture", alt: label, src: `data:image/svg+xml,${encodeURIComponent(svg)}` }));
+
 // Named values: [name, value, note].
 export const figures = (list, kind = "") => h("dl", { class: `figures ${kind}` }, list.map(([name, value, note]) => h("div", { key: name }, h("dt", null, name), h("dd", null, value, note && h("span", { class: "note" }, note)))));
 export const head = (list) => h("section", { class: "panel", "aria-label": "Figures", key: "figures" }, figures(list, "main"));

@@ -1,7 +1,7 @@
 // Saves the data of a chart as a file: CSV for tables, JSON for programs. Done by the page itself, so that it also works
 // in a report.
 
-const TYPES = { csv: "text/csv;charset=utf-8", json: "application/json" };
+const TYPES = { csv: "text/csv;charset=utf-8", json: "application/json", svg: "image/svg+xml" };
 const KEPT_MS = 60_000;
 
 // A cell. Texts are escaped so that spreadsheets do not evaluate them as formulas: names are external data.
@@ -20,9 +20,14 @@ const word = (text) => text.toLowerCase().replace(/[^\p{L}\p{N}]+/gu, "-").repla
 export function save(title, kind, { head, rows }) {
   const page = document.title.replace(/ · taskwork$/, "");
   const text = kind === "csv" ? csv([head, ...rows()]) : `${JSON.stringify({ page, title, columns: head, rows: rows() })}\n`;
+  saveFile(`${word(page) || "taskwork"}-${word(title)}.${kind}`, text);
+}
+
+// Saves a text under the name of a file.
+export function saveFile(name, text) {
   const link = document.createElement("a");
-  link.href = URL.createObjectURL(new Blob([text], { type: TYPES[kind] }));
-  link.download = `${word(page) || "taskwork"}-${word(title)}.${kind}`;
+  link.href = URL.createObjectURL(new Blob([text], { type: TYPES[name.split(".").at(-1)] ?? "text/plain;charset=utf-8" }));
+  link.download = name;
   link.click();
   setTimeout(() => URL.revokeObjectURL(link.href), KEPT_MS);
 }

@@ -2,6 +2,7 @@
 
 mod access;
 mod actions;
+mod documents;
 mod monitoring;
 mod routes;
 mod streams;

@@ -1,0 +1,74 @@
+//! Documents of jobs on request.
+
+use std::pin::Pin;
+
+use axum::http::StatusCode;
+use taskwork::{
+    JobId,
+    display::{Document, Format},
+};
+
+use super::*;
+use crate::web::{actions::Failed, documents::Library};
+
+/// A library with one document.
+struct Fake;
+
+impl Library for Fake {
+    fn document<'a>(
+        &'a self,
+        job: &'a JobId,
+        name: &'a str,
+        about: Option<&'a str>,
+    ) -> Pin<Box<dyn Future<Output = Result<Document, Failed>> + Send + 'a>> {
+        Box::pin(async move {
+            let text = format!("{name} of {job} about {about:?}");
+            match name {
+                "call" => Ok(Document::new(Format::Text, text)),
+                _ => Err(Failed { status: StatusCode::CONFLICT, why: "it was not recorded".to_owned() }),
+            }
+        })
+    }
+}
+
+/// Returns a board with a job that offers two documents.
+fn board() -> Board {
+    let mut record: Value = match report(80, 7.0, 1) {
+        Content::Data(bytes) => serde_json::from_slice(&bytes).unwrap(),
+        _ => panic!("it is a record"),
+    };
+    let documents = json!([
+        { "name": "call", "label": "why a call waits", "argument": "NUMBER" },
+        { "name": "graph.svg", "label": "the graph" },
+    ]);
+    record["status"] = json!({ "rank": 1, "content": { "version": 1, "documents": documents } });
+    let mut view = View::default();
+    for event in &events() {
+        view.apply(event);
+    }
+    view.apply(&Event::of(61_000, format!("jobs/{JOB}/figures/n1"), data(&record)));
+    view.apply(&Event::tick(61_000));
+    Board::replayed("record.jsonl".to_owned(), view)
+}
+
+#[test]
+fn offered_documents_are_requested_and_others_refused() {
+    let server = Server::start_with(board(), &[], |site| site.with_library(Arc::new(Fake)));
+    let path = |rest: &str| format!("/api/job/{JOB}/document/{rest}");
+    let answer = server.get(&path("call?about=12"));
+    assert_eq!((answer.status(), answer.header("content-type")), (200, Some("application/json")));
+    let text = format!("call of {JOB} about Some(\"12\")");
+    assert_eq!(answer.json(), json!({ "format": "text", "content": text }));
+    let refused = server.get(&path("graph.svg"));
+    assert_eq!((refused.status(), refused.body().trim()), (409, "it was not recorded"));
+    for rest in ["call", "graph.svg?about=1", "other", "call/more?about=1"] {
+        assert_eq!(server.get(&path(rest)).status(), 404, "{rest}");
+    }
+    assert_eq!(server.get("/api/job/j-0000000009/document/call?about=1").status(), 404);
+}
+
+#[test]
+fn record_has_no_documents_on_request() {
+    let server = Server::start(board(), &[]);
+    assert_eq!(server.get(&format!("/api/job/{JOB}/document/call?about=12")).status(), 404);
+}
