@@ -27,6 +27,7 @@ mod stage;
 mod sums;
 mod tick;
 mod tracked;
+mod utilisation;
 mod warnings;
 #[cfg(test)]
 pub(crate) mod fixtures;
@@ -49,7 +50,7 @@ pub use self::{
     stage::Stage,
     tracked::Changes,
 };
-use self::{cost::CostCount, raw::Raw, series::TrackedSeries, tracked::Tracked};
+use self::{cost::CostCount, raw::Raw, series::TrackedSeries, tracked::Tracked, utilisation::Utilisation};
 pub(crate) use self::{
     place::{Place, Wanted, counted_folder},
     stage::stages,
@@ -82,6 +83,7 @@ pub struct View {
     /// The warnings, and the tick at which they last changed.
     warnings: (u64, BTreeMap<String, String>),
     costs: CostCount,
+    utilisation: Utilisation,
 }
 
 /// The name in the events of outages.
@@ -172,6 +174,7 @@ impl View {
             moments: self.moments.iter().cloned().collect(),
             warnings: self.warnings.1.clone(),
             costs: self.costs.shown(),
+            workers: self.utilisation.cluster.series.clone(),
         }
     }
 
@@ -188,6 +191,11 @@ impl View {
     /// Returns a member as of the last tick; `None` if no member has this name.
     pub fn member(&self, name: &str) -> Option<Frozen<MemberNow>> {
         self.members.get(name).cloned()
+    }
+
+    /// Returns the workers of a member over time: [`Point::workers`] and [`Point::busy`].
+    pub fn workers_of(&self, name: &str) -> Option<&Series> {
+        self.utilisation.of_node(name)
     }
 
     /// Returns the latest events, in the order of observation.
@@ -223,6 +231,7 @@ impl View {
             jobs,
             moments: self.moments.iter().filter(|moment| moment.seq > seq).cloned().collect(),
             warnings: (self.warnings.0 > seq).then(|| self.warnings.1.clone()),
+            workers: self.utilisation.cluster.since(seq),
             costs: if self.costs.has_changed(seq) { Some(self.costs.since(seq)?) } else { None },
         })
     }

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::sums::gap;
+
 /// The maximum number of points.
 pub const POINTS_MAX: usize = 600;
 /// The least time between two points, in milliseconds.
@@ -57,6 +59,11 @@ impl Spread {
 }
 
 impl Point {
+    /// Returns the distance of the best value from the bound, as a share of the best value, if both are known.
+    pub fn gap(&self) -> Option<f64> {
+        self.best.zip(self.bound).and_then(|(best, bound)| gap(best, bound))
+    }
+
     /// Merges a point with the next one.
     fn then(self, later: Self) -> Self {
         Self {
@@ -106,8 +113,8 @@ impl Series {
         at_ms / self.step_ms.max(1)
     }
 
-    /// Adds a point. Returns the number of unchanged points.
-    fn push(&mut self, point: Point) -> usize {
+    /// Adds a point, and merges points if there would be more than `points_max`. Returns the number of unchanged points.
+    pub(super) fn push(&mut self, point: Point, points_max: usize) -> usize {
         match self.points.last_mut() {
             // A clock that jumps back prolongs the step.
             Some(last) if self.step_ms == 0 || point.at_ms / self.step_ms <= last.at_ms / self.step_ms => {
@@ -117,12 +124,12 @@ impl Series {
             Some(_) | None => self.points.push(point),
         }
         let unchanged = self.points.len() - 1;
-        if self.points.len() <= POINTS_MAX {
+        if self.points.len() <= points_max {
             return unchanged;
         }
-        while self.points.len() > POINTS_MAX {
+        while self.points.len() > points_max {
             self.step_ms = self.step_ms.saturating_mul(2);
-            let mut merged: Vec<Point> = Vec::with_capacity(POINTS_MAX);
+            let mut merged: Vec<Point> = Vec::with_capacity(points_max);
             for &point in &self.points {
                 match merged.last_mut() {
                     Some(last) if self.step_of(last.at_ms) == self.step_of(point.at_ms) => {
@@ -149,7 +156,7 @@ pub(super) struct TrackedSeries {
 
 impl TrackedSeries {
     pub(super) fn push(&mut self, tick: u64, point: Point) {
-        let unchanged = self.series.push(point);
+        let unchanged = self.series.push(point, POINTS_MAX);
         self.changed.truncate(unchanged);
         self.changed.resize(self.series.points.len(), tick);
     }
@@ -183,7 +190,7 @@ mod tests {
     fn series_over_long_time_is_bounded_and_keeps_extremes() {
         let mut series = Series::default();
         for second in 0..100_000 {
-            series.push(at(second));
+            series.push(at(second), POINTS_MAX);
             assert!(series.points.len() <= POINTS_MAX);
         }
         assert!(series.points.len() > POINTS_MAX / 2 - 1, "{}", series.points.len());
@@ -196,8 +203,8 @@ mod tests {
     #[test]
     fn series_clock_that_jumps_back_adds_no_point() {
         let mut series = Series::default();
-        series.push(at(10));
-        series.push(at(3));
+        series.push(at(10), POINTS_MAX);
+        series.push(at(3), POINTS_MAX);
         assert_eq!((series.points.len(), series.points[0].at_ms, series.points[0].worked), (1, 10_001, 3));
     }
 

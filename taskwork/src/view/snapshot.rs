@@ -36,6 +36,9 @@ pub struct Snapshot {
     /// The costs of nodes since the start of the observation; up to 10 s older than the rest.
     #[serde(default)]
     pub costs: Costs,
+    /// The workers of all members over time, and those with a task.
+    #[serde(default)]
+    pub workers: Series,
 }
 
 /// A cluster as a whole.
@@ -247,6 +250,9 @@ pub struct Delta {
     /// The costs of nodes, if they have changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub costs: Option<CostsDelta>,
+    /// The new points of the workers over time, if any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workers: Option<SeriesDelta>,
 }
 
 /// The changes of a job.
@@ -300,6 +306,9 @@ impl Snapshot {
         }
         if let Some(costs) = delta.costs {
             self.costs.apply(costs);
+        }
+        if let Some(workers) = delta.workers {
+            self.workers.apply(workers);
         }
     }
 }

@@ -259,7 +259,8 @@ fn best_and_bound<'a>(
 /// The minimum denominator of a gap.
 const LEAST_BEST: f64 = 1e-10;
 
-fn gap(best: f64, bound: f64) -> Option<f64> {
+/// Returns the distance of a value from the bound, as a share of the value.
+pub(super) fn gap(best: f64, bound: f64) -> Option<f64> {
     let apart = (best - bound).abs();
     let gap = if apart == 0.0 { 0.0 } else { apart / best.abs().max(LEAST_BEST) };
     Some(gap).filter(|gap| gap.is_finite())

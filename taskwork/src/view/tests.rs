@@ -669,3 +669,36 @@ fn delta_contains_large_fields_only_when_changed() {
     assert_eq!(told(with_status(3, Some(8))), (false, Some(Some(Some(8)))));
     assert_eq!(told(with_status(4, None)), (false, Some(None)));
 }
+
+#[test]
+fn workers_over_time_are_those_of_all_members_and_of_each() {
+    let mut view = View::default();
+    let mut apply = |at_ms, path: &str, content| view.apply(&Event::of(at_ms, path, content));
+    apply(1_000, "members/n1", member("n1"));
+    apply(1_000, "members/n2", member("n2"));
+    apply(1_000, "jobs/j-0000000001", job(JobState::Running, 2));
+    apply(1_000, "jobs/j-0000000001/figures/n1", content(&report(1, false)));
+    view.apply(&Event::tick(1_000));
+    assert_eq!(view.snapshot().workers.points, [], "not everything was read");
+    view.apply(&Event::of(1_500, "", Content::Found));
+    view.apply(&Event::tick(2_000));
+    let before = view.seq();
+    view.apply(&Event::of(2_500, "members/n2", Content::Gone));
+    view.apply(&Event::tick(3_000));
+    let seen = |series: &Series| {
+        let points = series.points.iter();
+        points.map(|point| (point.at_ms, point.workers.last, point.busy.last)).collect::<Vec<_>>()
+    };
+    let workers = fixtures::member("n1").workers;
+    let snapshot = view.snapshot();
+    assert_eq!(seen(&snapshot.workers), [(2_000, 2 * workers, 1), (3_000, workers, 1)]);
+    assert_eq!(seen(view.workers_of("n1").unwrap()), [(2_000, workers, 1), (3_000, workers, 1)]);
+    assert_eq!(view.workers_of("n2"), None, "it has gone");
+    assert_eq!(
+        seen(&Series { step_ms: 1, points: view.delta_since(before).unwrap().workers.unwrap().points }),
+        [(3_000, workers, 1)]
+    );
+    view.apply(&Event::of(3_500, "", Content::Lost));
+    view.apply(&Event::tick(4_000));
+    assert_eq!(view.snapshot().workers.points.len(), 2, "an outage is no measurement");
+}

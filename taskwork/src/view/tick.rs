@@ -37,6 +37,10 @@ impl View {
         let is_silent = self.cluster.silent_since_ms.is_some();
         // The costs need the departed members and the changed jobs, which the next steps clear.
         self.costs.tick(self.seq, self.cluster.at_ms, &self.raw, is_silent, !self.is_whole_shown);
+        // Before everything was read, and during an outage, there is no measurement.
+        if self.is_whole && !is_silent {
+            self.utilisation.tick(self.seq, self.cluster.at_ms, &self.raw);
+        }
         let mut moments = mem::take(&mut self.outage_moments);
         self.arrivals(&mut moments);
         let mut gone = self.departures(&mut moments);

@@ -196,6 +196,13 @@ impl Board {
         self.job_of(&self.shown(), id)
     }
 
+    /// Returns the details of a member as JSON: its workers over time.
+    pub(super) fn node(&self, name: &str) -> Option<Value> {
+        let shown = self.shown();
+        let series = shown.view.workers_of(name)?;
+        Some(json!({ "node": name, "series": series }))
+    }
+
     fn job_of(&self, shown: &Shown, id: &str) -> Option<Value> {
         let job = shown.view.job(id)?;
         let moments = shown.view.moments().filter(|moment| detail::concerns(moment, id, &job));

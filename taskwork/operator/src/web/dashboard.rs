@@ -163,6 +163,7 @@ fn router(board: Arc<Board>, door: Option<Door>, others: Router, names: Arc<Name
         .route("/api/view", get(view))
         .route("/api/job/{id}", get(job))
         .route("/api/job/{id}/series.csv", get(series))
+        .route("/api/node/{name}", get(node))
         .route("/events", get(events::follow))
         .route("/{asset}", get(assets::asset))
         .layer(middleware::from_fn(compress))
@@ -188,6 +189,16 @@ async fn job(
     let job = served.board.job(&id);
     let job = job.ok_or_else(|| Refusal(StatusCode::NOT_FOUND, "there is no such job".to_owned()))?;
     Ok(json(job.to_string()))
+}
+
+/// Serves the workers of a member over time.
+async fn node(
+    State(served): State<Served>,
+    extract::Path(name): extract::Path<String>,
+) -> Result<Response, Refusal> {
+    let node = served.board.node(&name);
+    let node = node.ok_or_else(|| Refusal(StatusCode::NOT_FOUND, "there is no such member".to_owned()))?;
+    Ok(json(node.to_string()))
 }
 
 /// Serves the history of a job as CSV.

@@ -111,7 +111,7 @@ fn steals(job: &JobNow) -> Value {
     })
 }
 
-/// Returns the times of better solutions, each with its node if only one node reports an improvement at that time.
+/// Returns the times of better solutions, each with the bound and the gap at that time, and with its node if only one node reports an improvement at that time.
 pub(crate) fn improvements(job: &JobNow) -> Vec<Value> {
     let mut found: Vec<&Point> = Vec::new();
     for point in job.series.points.iter().filter(|point| point.best.is_some()) {
@@ -124,7 +124,7 @@ pub(crate) fn improvements(job: &JobNow) -> Vec<Value> {
         let from_ms = point.at_ms.saturating_sub(job.series.step_ms.saturating_add(APART_MS)).max(before_ms);
         before_ms = point.at_ms;
         let node = finder(&job.nodes, from_ms, point.at_ms);
-        json!({ "at_ms": point.at_ms, "value": point.best, "node": node })
+        json!({ "at_ms": point.at_ms, "value": point.best, "bound": point.bound, "gap": point.gap(), "node": node })
     });
     told.collect()
 }
