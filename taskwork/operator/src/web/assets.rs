@@ -42,6 +42,7 @@ const ASSETS: &[Asset] = assets![
     "style.css",
     "text.js",
     "theme.js",
+    "workers.js",
 ];
 
 /// The sign-in form.

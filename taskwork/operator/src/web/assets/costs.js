@@ -4,7 +4,7 @@ import { chart, parts } from "./charts.js";
 import { data, now } from "./data.js";
 import { choice, choose, h } from "./dom.js";
 import { jobs, release, spent } from "./model.js";
-import { figures, grid, head, JOB, muted, nothing, numbers, panel, WHY, words } from "./parts.js";
+import { figures, grid, head, JOB, muted, nothing, numbers, panel, rare, WHY, words } from "./parts.js";
 import { clock, count, duration, known, local, maybe, meter, number, percent, total, unknown, whole } from "./text.js";
 
 const HOUR_LONG_MS = 3_600_000;
@@ -129,6 +129,9 @@ const COST = {
   cost: words("Cost", ({ of }) => paid(of?.money, whyNoMoney(of)), ({ of }) => order(of?.money), "num"),
 };
 
+// The column of the costs of jobs so far.
+export const JOB_COST = rare(words("Cost", ({ about }) => paid(about.cost?.money, whyNoMoney(about.cost)), ({ about }) => order(about.cost?.money), "num"));
+
 function byLabel(labels) {
   const rows = Object.entries(labels).map(([key, of]) => ({ key, of, name: key.slice(0, key.indexOf("=")), value: key.slice(key.indexOf("=") + 1) }));
   const columns = [
@@ -146,7 +149,7 @@ function byJob() {
     COST.cost, words("An hour now", ({ of }) => (hasMoney(of.an_hour) ? amounts(of.an_hour) : muted("none")), ({ of }) => order(of.an_hour), "num"),
     words("Not in it", ({ of }) => (of.unpriced > 0 ? count(of.unpriced, "node") : muted("none")), ({ of }) => of.unpriced, "num"),
   ];
-  return panel("By job", nothing("Figures of a job cover all reports of its nodes, including the time before its observation."), grid({ id: "costs by job", label: "Costs by job", columns, rows, search: ({ id, about }) => [id, about.record?.name, about.record && release(about.record)].join(" "), sorted: [6, -1], empty: "No node has reported on any job." }));
+  return panel("By job", nothing("Figures of a job cover all reports of its nodes, including the time before its observation."), grid({ id: "costs by job", label: "Costs by job", columns, rows, search: ({ id, about }) => [id, about.record?.name, about.record && release(about.record)].join(" "), sorted: ["Cost", -1], empty: "No node has reported on any job." }));
 }
 
 export function costsPage() {

@@ -1,6 +1,6 @@
 // The source of the pages' data: a server that sends changes, or the page itself. Other modules do not depend on which.
 
-// The snapshot with its envelope, the details of jobs by id, the first page, the compared jobs and additional pages of a
+// The snapshot with its envelope, the details of jobs and nodes, the first page, the compared jobs and additional pages of a
 // single file, and the start and reason of a lost connection.
 export const data = { view: null, snapshot: null, details: new Map(), first: null, compared: null, pages: { __proto__: null }, isLive: false, brokenSince: null, why: "", nowMs: 0, gotAt: 0 };
 
@@ -13,7 +13,7 @@ const DETAIL_MS_MIN = 5_000;
 const MOMENTS_MAX = 1_000;
 
 let changed = () => {};
-let watched = { job: null, mark: null };
+let watched = { path: null, mark: null };
 let detailTimer = 0;
 let stream = null;
 let retryMs = RETRY_MS_MIN;
@@ -27,7 +27,7 @@ export function open(onChange) {
     const { view, job, first, compared } = JSON.parse(embedded.textContent);
     [data.first, data.compared] = [first, compared];
     take(view);
-    if (job) data.details.set(job.id, job);
+    if (job) data.details.set(`job/${job.id}`, job);
     return changed();
   }
   data.isLive = true;
@@ -35,27 +35,27 @@ export function open(onChange) {
   if (!document.hidden) connect();
 }
 
-// Sets the displayed job, or null: its details are fetched, and again when `mark` changes.
-export function watch(job, mark) {
-  if (watched.job === job && watched.mark === mark) return;
-  const isOther = watched.job !== job;
-  watched = { job, mark };
+// Sets the path of the displayed job or node, or null: its details are fetched, and again when `mark` changes.
+export function watch(path, mark) {
+  if (watched.path === path && watched.mark === mark) return;
+  const isOther = watched.path !== path;
+  watched = { path, mark };
   if (isOther || !detailTimer) fetchDetail();
 }
 
 async function fetchDetail() {
   clearTimeout(detailTimer);
   detailTimer = 0;
-  const { job, mark } = watched;
-  if (job === null || !stream) return;
+  const { path, mark } = watched;
+  if (path === null || !stream) return;
   detailTimer = setTimeout(() => {
     detailTimer = 0;
-    if (watched.job === job && watched.mark !== mark) fetchDetail();
+    if (watched.path === path && watched.mark !== mark) fetchDetail();
   }, DETAIL_MS_MIN);
   // Without details the page shows the data of the snapshot.
-  const answer = await ask(`api/job/${encodeURIComponent(job)}`, stream).catch(() => null);
+  const answer = await ask(`api/${path}`, stream).catch(() => null);
   if (!answer) return;
-  data.details.set(job, await answer.json());
+  data.details.set(path, await answer.json());
   changed();
 }
 
@@ -88,6 +88,7 @@ function take(view) {
   snapshot.members = bare(snapshot.members);
   snapshot.jobs = bare(snapshot.jobs);
   for (const job of Object.values(snapshot.jobs)) job.nodes = bare(job.nodes);
+  snapshot.workers ??= { points: [] };
   snapshot.costs ??= { about: {}, hours: {}, labels: {} };
   setClock(view.now_ms ?? snapshot.cluster.at_ms);
 }
@@ -179,15 +180,16 @@ function apply(snapshot, delta) {
   applyChanges(snapshot.members, delta.members);
   for (const job of delta.jobs_gone) {
     delete snapshot.jobs[job];
-    data.details.delete(job);
+    data.details.delete(`job/${job}`);
   }
   for (const [id, { about, record, display, nodes, series }] of Object.entries(delta.jobs)) {
     const job = (snapshot.jobs[id] ??= { nodes: bare(), series: { points: [] } });
     // These two are sent only after a change; null means none.
     if (about) job.about = { ...about, record: record === undefined ? (job.about?.record ?? null) : record, display: display === undefined ? (job.about?.display ?? null) : display };
     applyChanges(job.nodes, nodes);
-    if (series) job.series = { step_ms: series.step_ms, points: [...(job.series?.points ?? []).slice(0, series.kept), ...series.points] };
+    if (series) job.series = applySeries(job.series, series);
   }
+  if (delta.workers) snapshot.workers = applySeries(snapshot.workers, delta.workers);
   snapshot.moments = [...snapshot.moments, ...delta.moments].slice(-MOMENTS_MAX);
   snapshot.warnings = delta.warnings ?? snapshot.warnings;
   if (delta.costs) {
@@ -196,6 +198,8 @@ function apply(snapshot, delta) {
     applyChanges(snapshot.costs.labels, delta.costs.labels);
   }
 }
+
+const applySeries = (series, { step_ms, kept, points }) => ({ step_ms, points: [...(series?.points ?? []).slice(0, kept), ...points] });
 
 function applyChanges(things, changes) {
   for (const name of changes?.gone ?? []) delete things[name];

@@ -1,13 +1,14 @@
 // The page of a job: its progress, results, nodes and costs.
 
 import { chart, matrix, parts } from "./charts.js";
+import { column, withGaps } from "./workers.js";
 import { actionsOfJob } from "./actions.js";
 import { costOfJob } from "./costs.js";
 import { data, now } from "./data.js";
 import { documentsOf } from "./documents.js";
 import { choice, choose, h } from "./dom.js";
-import { busy, giftsOf, job, jobName, rateNow, rates, release, spent, times } from "./model.js";
-import { drawing, events, figures, grid, happened, head, latencies, link, muted, nothing, numbers, panel, WHY, why, words } from "./parts.js";
+import { busy, gapOf, giftsOf, job, jobName, rateNow, rates, release, spent, times } from "./model.js";
+import { drawing, events, figures, grid, happened, head, latencies, link, muted, nothing, numbers, panel, rare, WHY, why, words } from "./parts.js";
 import { between, bytes, clock, count, duration, exact, isOver, known, maybe, meter, moment, number, percent, quantile, state, total, unknown, whole } from "./text.js";
 
 export function jobPage(id) {
@@ -27,7 +28,7 @@ export function jobPage(id) {
       actionsOfJob(id, about),
       displayed(id, about),
       points.length > 1 ? [convergence(one), h("div", { class: "panel", key: "time" }, workersOverTime(one), points.at(-1).worked > 0 && rateOfWork(one)), shareDone(one)] : nothing("There is no history of this job."),
-      detail?.picture && panel("Picture", drawing(`The solution of ${title}, as its program draws it`, detail.picture)),
+      detail?.picture && panel("Picture", h("img", { class: "picture", alt: `The solution of ${title}, as its program draws it`, src: `data:image/svg+xml,${encodeURIComponent(detail.picture)}` })),
       h("div", { class: "pair", key: "time spent" }, timeSpent(one), panel("Events", events([...one.moments, ...one.improvements].sort((a, b) => a.at_ms - b.at_ms), 10))),
       nodeRows(one),
       h("div", { class: "pair", key: "costs" }, steals(one), zookeeper(one)),
@@ -59,21 +60,12 @@ function numbersOf({ about, points }) {
   ]);
 }
 
-const overTime = (one, of) => chart({ level: "h2", group: "job", xs: one.points.map((point) => point.at_ms), x: one.x, ...of, layers: of.layers.map((layer) => ({ ...layer, points: withGaps(layer.points, one) })) });
-
-// Adds a gap at each outage of the servers, during which nothing was observed.
-function withGaps(points, { moments }) {
-  const gaps = moments.filter(({ what }) => what === "servers_away").map(({ at_ms: at }) => [at + 1, null, null]);
-  return gaps.length > 0 ? [...points, ...gaps].sort(([a], [b]) => a - b) : points;
-}
-
-// A column of a chart: its value at each point, formatted by `format`.
-const column = (name, cls, values, format) => ({ name, cls, at: (at) => (known(values[at]) ? format(values[at]) : null), value: (at) => (known(values[at]) ? values[at] : null) });
+const overTime = (one, of) => chart({ level: "h2", group: "job", xs: one.points.map((point) => point.at_ms), x: one.x, ...of, layers: of.layers.map((layer) => ({ ...layer, points: withGaps(layer.points, one.moments) })) });
 
 function convergence(one) {
   const { points, improvements, about, x } = one;
   const [best, bound] = ["best", "bound"].map((kind) => points.map((point) => point[kind] ?? null));
-  const gaps = best.map((value, at) => (known(value) && known(bound[at]) ? Math.abs(value - bound[at]) / Math.max(Math.abs(value), 1e-10) : null));
+  const gaps = best.map((value, at) => gapOf(value, bound[at]));
   const all = [...best, ...bound].filter(known);
   if (all.length === 0) return null;
   const open = gaps.filter((gap) => gap > 0);
@@ -95,7 +87,7 @@ function convergence(one) {
     layers: isLog ? [{ kind: "line", cls: "c5", points: at([gaps.map((gap) => gap || null)]) }]
       : [{ kind: "band", isStep: true, cls: "c1", points: at([bound, best]) }, { kind: "line", cls: "c2 dashed", points: at([bound]) }, { kind: "step", cls: "c1", points: at([best]) }],
     columns: [column("best", isLog ? null : "c1 line", best, exact), column("bound", isLog ? null : "c2 line dashed", bound, exact), column("gap", isLog ? "c5 line" : "c1", gaps, percent)],
-    marks: improvements.map(({ at_ms: when, value, node }) => ({ x: when, kind: "best", text: () => `${clock(when, x[1])}: ${known(value) ? exact(value) : "better"}${node ? ` by ${node}` : ""}` })).filter((mark) => mark.x >= x[0]),
+    marks: improvements.map(({ at_ms: when, value, gap, node }) => ({ x: when, kind: "best", text: () => `${clock(when, x[1])}: ${known(value) ? exact(value) : "better"}${known(gap) ? `, gap ${percent(gap)}` : ""}${node ? ` by ${node}` : ""}` })).filter((mark) => mark.x >= x[0]),
   }));
 }
 
@@ -234,11 +226,15 @@ function displayed(id, { display, stage }) {
   ];
 }
 
+// Columns with longer texts wrap their lines.
+const WIDE_CHARS_MIN = 40;
+
 function ownTable(id, { name: table, label: title, columns, rows }) {
-  const own = columns.map(({ name, label, unit }, at) => {
+  const own = columns.map(({ name, label, unit, rare: isRare }, at) => {
     const cell = ({ cells }) => (unit === "share" && known(cells[name]) ? [meter(cells[name]), percent(cells[name])] : formatted(cells[name], unit));
     const sort = ({ cells }) => (["string", "number"].includes(typeof cells[name]) ? cells[name] : null);
-    return words(label, cell, sort, unit === "text" ? (at === 0 ? "name" : "mid") : unit === "share" ? "wide" : "num");
+    const column = words(label, cell, sort, unit !== "text" ? (unit === "share" ? "share" : "num") : at === 0 ? "name" : rows.some((row) => row[name]?.length > WIDE_CHARS_MIN) ? "wide" : "mid");
+    return isRare ? rare(column) : column;
   });
   const search = ({ cells }) => Object.values(cells).filter((cell) => typeof cell === "string").join(" ");
   // The reader's choices belong to the columns.

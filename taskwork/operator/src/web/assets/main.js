@@ -15,6 +15,8 @@ import { clock, duration, sign } from "./text.js";
 // Without a prototype: an address may contain anything, including `constructor`.
 const PAGES = { __proto__: null, "": overviewPage, job: jobPage, jobs: queuePage, nodes: nodesPage, node: nodePage, zookeeper: serversPage, history: historyPage, costs: costsPage };
 const ABOVE = { job: "jobs", node: "nodes" };
+// The interval at which the details of a node are fetched.
+const NODE_MS = 10_000;
 const byId = (id) => document.getElementById(id);
 
 let shown = null;
@@ -32,7 +34,9 @@ function route() {
 
 function drawPage() {
   const [page, name] = route();
-  if (page === "job") watch(name, data.snapshot?.jobs[name]?.about.best);
+  const path = `${page}/${encodeURIComponent(name)}`;
+  if (page === "job") watch(path, data.snapshot?.jobs[name]?.about.best);
+  else if (page === "node") watch(path, Math.floor(now() / NODE_MS));
   else watch(null);
   const made = make(page, name);
   const here = `${page}/${name}`;

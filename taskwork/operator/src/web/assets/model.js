@@ -52,6 +52,29 @@ export function programs() {
   return [...found.values()].sort((a, b) => (a.key < b.key ? -1 : 1));
 }
 
+const PROGRAMS_MAX = 5;
+
+// The busy workers of each program at the points of the cluster; of many programs those with the least work are merged.
+export const busyByProgram = ofTick((snapshot) => {
+  const { points } = snapshot.workers;
+  const found = new Map();
+  for (const { about: { record }, series: { points: own, step_ms: step } } of jobs()) {
+    if (!record || own.length === 0) continue;
+    const sum = found.get(record.program) ?? points.map(() => 0);
+    found.set(record.program, sum);
+    let at = 0;
+    for (const [index, { at_ms: time }] of points.entries()) {
+      while (own[at + 1]?.at_ms <= time) at += 1;
+      if (own[at].at_ms <= time && (at + 1 < own.length || time - own[at].at_ms <= 2 * step)) sum[index] += own[at].busy.last;
+    }
+  }
+  const ranked = [...found].map(([name, busy]) => ({ name, busy })).sort((a, b) => total(b.busy) - total(a.busy));
+  const named = ranked.slice(0, PROGRAMS_MAX);
+  // Jobs are measured at other moments than the cluster, and the history of early ones is forgotten.
+  const rest = points.map((point, index) => Math.max(0, point.busy.last - total(named, ({ busy }) => busy[index])));
+  return total(rest) > 0.01 * total(points, (point) => point.busy.last) ? [...named, { name: "others", busy: rest }] : named;
+});
+
 // The activities of the workers in seconds, and their sum; null if not reported.
 export function spent({ times: of }) {
   const went = Object.fromEntries(["searching", "handling", "looking", "starting"].map((kind) => [kind, (of?.[`${kind}_ns`] ?? 0) / 1e9]));
@@ -74,9 +97,12 @@ export function rates(points) {
 
 export const rateNow = (points) => rates(points.slice(-1 - RATE_MS / 1000)).at(-1) ?? null;
 
+// The distance of a value from the bound, as a share of the value; null if one of them is unknown.
+export const gapOf = (best, bound) => (known(best) && known(bound) ? Math.abs(best - bound) / Math.max(Math.abs(best), 1e-10) : null);
+
 // The data of a job; null if unknown. The finders of solutions and the picture are only in its details.
 export function job(id) {
-  const detail = data.details.get(id);
+  const detail = data.details.get(`job/${encodeURIComponent(id)}`);
   const own = data.snapshot.jobs[id];
   if (!own) return null;
   const { about, series: { points } } = own;
@@ -87,7 +113,7 @@ export function job(id) {
   const finders = new Map(detail?.improvements?.map(({ value, node }) => [value, node]));
   const better = points.filter((point, at) => known(point.best) && point.best !== points[at - 1]?.best);
   // Of an unobserved job, only the times and nodes of better solutions are known.
-  const improvements = better.length > 0 ? better.map(({ at_ms, best }) => ({ at_ms, value: best, node: finders.get(best) })) : (detail?.improvements ?? []);
+  const improvements = better.length > 0 ? better.map(({ at_ms, best, bound }) => ({ at_ms, value: best, gap: gapOf(best, bound), node: finders.get(best) })) : (detail?.improvements ?? []);
   return { id, about, points, nodes, moments, improvements, detail };
 }
 

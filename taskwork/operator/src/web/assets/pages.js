@@ -2,11 +2,12 @@
 
 import { actionsOfNode } from "./actions.js";
 import { spark } from "./charts.js";
-import { paid, price, priceOf } from "./costs.js";
+import { JOB_COST, paid, price, priceOf } from "./costs.js";
 import { data, now } from "./data.js";
 import { choice, choose, h } from "./dom.js";
+import { clusterWorkers, nodeWorkers } from "./workers.js";
 import { busy, job, jobs, members, openJobs, programs, rateNow, rates, release, times, warnings } from "./model.js";
-import { events, figures, grid, head, JOB, jobLink, latencies, link, links, muted, nothing, numbers, panel, WHY, why, words } from "./parts.js";
+import { events, figures, grid, head, JOB, jobLink, latencies, link, links, muted, nothing, numbers, panel, rare, WHY, why, words } from "./parts.js";
 import { between, bytes, clock, count, duration, exact, hidden, isOver, known, maybe, meter, moment, number, percent, sign, state, total, unknown, whole } from "./text.js";
 
 const LEVELS = { bad: ["✕", "Error: "], warn: ["▲", "Warning: "], info: ["ℹ", "Note: "] };
@@ -28,24 +29,26 @@ export function overviewPage() {
   const nodes = members();
   const open = openJobs();
   const waiting = open.filter(({ about }) => about.stage !== "running");
+  const all = programs();
+  const resting = all.filter(({ running }) => running.length === 0);
   return {
     title: "Overview",
     lead: [count(nodes.length, "node"), count(total(nodes, (node) => node.workers), "worker"), `${count(open.length - waiting.length, "job")} running`, `${whole(waiting.length)} waiting`].map((text) => h("span", null, text)),
     content: [
       attention(),
-      programs().map(program),
+      clusterWorkers(),
+      all.filter(({ running }) => running.length > 0).map(program),
+      resting.length > 0 && panel("Without a running job", h("ul", { class: "events" }, resting.map((one) => h("li", { key: one.key }, h("b", null, one.key), muted(sizeOf(one)))))),
       h("div", { class: "pair", key: "pair" },
-        panel("Waiting jobs", waiting.length === 0 ? nothing("No job waits.") : h("ol", { class: "events" }, waiting.slice(0, 8).map(({ id, about }) => h("li", { key: id }, state(about.stage), h("span", null, jobLink(id), about.record && muted(" ", release(about.record))))))),
+        waiting.length > 0 && panel("Waiting jobs", h("ol", { class: "events" }, waiting.slice(0, 8).map(({ id, about }) => h("li", { key: id }, state(about.stage), h("span", null, jobLink(id), about.record && muted(" ", release(about.record))))))),
         panel("Latest events", events(data.snapshot.moments, 8))),
     ],
   };
 }
 
-function program({ key, members: nodes, running, waiting }) {
-  const state = [count(nodes.length, "node"), count(total(nodes, (node) => node.workers), "worker"), waiting.length > 0 && `${count(waiting.length, "job")} waiting`].filter(Boolean).join(", ");
-  return h("section", { class: "panel", key: `program ${key}`, "aria-label": key }, h("div", { class: "head" }, h("h2", null, key), muted(state)),
-    running.length > 0 ? running.map(({ id }) => programLine(job(id))) : nothing(nodes.length > 0 ? "Its nodes have no job." : "No node runs it."));
-}
+const sizeOf = ({ members: nodes, waiting }) => [nodes.length > 0 ? `${count(nodes.length, "node")}, ${count(total(nodes, (node) => node.workers), "worker")}` : "no node runs it", waiting.length > 0 && `${count(waiting.length, "job")} waiting`].filter(Boolean).join(", ");
+
+const program = (one) => h("section", { class: "panel", key: `program ${one.key}`, "aria-label": one.key }, h("div", { class: "head" }, h("h2", null, one.key), muted(sizeOf(one))), one.running.map(({ id }) => programLine(job(id))));
 
 function programLine({ id, about, points }) {
   return h("div", { class: "line", key: id }, h("div", null, h("b", null, jobLink(id)), muted(maybe(times(about).seconds, (s) => `for ${duration(s)}`, WHY.span))),
@@ -63,8 +66,8 @@ function programLine({ id, about, points }) {
 const searchJob = ({ id, about }) => [id, about.stage, ...Object.values(about.record ?? {})].join(" ");
 
 const listed = (title, rows, columns, sorted) => ({ title, lead: [count(rows.length, "job")], content: [h("div", { class: "panel", key: title }, grid({ id: title, label: title, columns, rows, search: searchJob, sorted }))] });
-export const queuePage = () => listed("Jobs", openJobs(), [JOB.name, JOB.state, JOB.program, JOB.nodes, JOB.share, JOB.best, JOB.gap, words("Why it waits", why, undefined, "wide"), JOB.submitted], [8, 1]);
-export const historyPage = () => listed("History", jobs().filter(({ about }) => isOver(about.stage)), [JOB.name, JOB.state, JOB.program, JOB.took, JOB.best, JOB.work, JOB.attempt, words("Reason", ({ about }) => about.record?.reason ?? "", undefined, "wide"), JOB.submitted, JOB.ended], [9, -1]);
+export const queuePage = () => listed("Jobs", openJobs(), [JOB.name, JOB.state, JOB.program, JOB.owner, JOB.priority, JOB.weight, JOB.nodes, rare(JOB.share), rare(JOB.best), rare(JOB.gap), JOB_COST, rare(words("Why it waits", why, (row) => why(row) || null, "wide")), JOB.submitted], ["Submitted", 1]);
+export const historyPage = () => listed("History", jobs().filter(({ about }) => isOver(about.stage)), [JOB.name, JOB.state, JOB.program, JOB.owner, JOB.priority, JOB.weight, JOB.took, rare(JOB.best), rare(JOB.gap), JOB.work, JOB_COST, rare(JOB.attempt), rare(words("Reason", ({ about }) => about.record?.reason ?? "", ({ about }) => about.record?.reason ?? null, "wide")), JOB.submitted, JOB.ended], ["Ended", -1]);
 
 // The jobs of each node, by name, each with the latest report.
 function work() {
@@ -117,16 +120,17 @@ export function nodePage(name) {
     lead: [state(present ? (present.draining ? "leaving" : "member") : gone), member?.program && muted(release(member))],
     content: [
       head([
-        ["Job", id ? jobLink(id) : "none"], ["Leads", present?.leads.length > 0 ? links(present.leads) : "none"],
+        ["Job", id ? jobLink(id) : "none"], present?.leads.length > 0 && ["Leads", links(present.leads)],
         ["Host", member?.host || unknown(WHY.record), member?.pid > 0 && `process ${member.pid}`],
         ["Workers", maybe(member?.workers, whole, WHY.record), pool && `${whole(pool.busy)} busy, ${whole(pool.queued)} tasks queued`],
         ["Memory", maybe(process?.resident_bytes, bytes, WHY.process), member?.memory_bytes > 0 && `of ${bytes(member.memory_bytes)}`],
         ["Load", maybe(process?.load, load, WHY.process)], ["Processor time", maybe(process?.cpu_ms, (ms) => duration(ms / 1000), WHY.process)],
         ["Address", member?.address ?? unknown("it is no member, or does not listen")], ["Started", maybe(member?.started_ms, (at) => moment(at, now()), WHY.record), "by its own clock"],
         ["Price", priceOf(member?.labels)],
-        ["Labels", labels.length > 0 ? labels.map((label) => h("span", { class: "tag" }, label.join("="))) : "none"],
+        labels.length > 0 && ["Labels", labels.map((label) => h("span", { class: "tag" }, label.join("=")))],
       ]),
       actionsOfNode(name, present),
+      present && nodeWorkers(name),
       panel("Jobs", grid({ id: "parts", label: "Its part in jobs", columns, rows: parts, search: searchJob })),
       panel("Timeline", timeline.length === 0 ? nothing("It has reported no events.") : h("ol", { class: "events" }, timeline.slice(0, 40).map((event) => h("li", null, moment(event.at_ms, now()), h("span", null, event.kind.replaceAll("_", " "), event.detail && `: ${event.detail}`, muted(" in ", jobLink(event.id))))))),
     ],
@@ -144,7 +148,7 @@ export function serversPage() {
     title: "ZooKeeper",
     lead: [state(known(silent) ? "silent" : "answers"), known(silent) && h("span", null, `since ${clock(silent, now())}`)],
     content: [
-      head([["Outages", whole(outages), "while observed"], ["Events", number(seen), "seen by this observer"], ["Reads", asked("reads"), "of the nodes, for the jobs shown"], ["Writes", asked("writes")], ["Multis", asked("multis"), all.length > 0 && `${sum("failed_multis")} failed`], ["Servers", unknown("their own figures are not asked for")]]),
+      head([["Outages", whole(outages), "while observed"], ["Events", number(seen), "seen by this observer"], ["Reads", asked("reads"), "of the nodes, for the jobs shown"], ["Writes", asked("writes")], ["Multis", asked("multis"), all.length > 0 && `${sum("failed_multis")} failed`]]),
       h("div", { class: "pair", key: "pair" }, panel("Writes", latencies("How long writes took", "all-writes", took("writes"))), panel("Reads", latencies("How long reads took", "all-reads", took("reads")))),
       rows.length > 0 && panel("Unreadable znodes", grid({ id: "unreadable", label: "Znodes that cannot be read", rows, search: ({ key, text }) => key + text, columns: [words("Znode", ({ key }) => key, ({ key }) => key, "name"), words("Problem", ({ text }) => text, undefined, "wide")] })),
     ],

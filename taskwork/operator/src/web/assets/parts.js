@@ -29,14 +29,16 @@ export const panel = (title, ...content) => h("section", { class: "panel", key: 
 
 
 // A picture in SVG, scrolled if it is wider than the page.
-export const drawing = (label, svg) => h("div", { class: "scroll drawing", tabindex: "0", role: "region", "aria-label": label }, h("img", { class: "picture", alt: label, src: `data:image/svg+xml,${encodeURIComponent(svg)}` }));
+export const drawing = (label, svg) => h("div", { class: "scroll drawing", tabindex: "0", role: "region", "aria-label": label }, h("img", { alt: label, src: `data:image/svg+xml,${encodeURIComponent(svg)}` }));
 
-// Named values: [name, value, note].
-export const figures = (list, kind = "") => h("dl", { class: `figures ${kind}` }, list.map(([name, value, note]) => h("div", { key: name }, h("dt", null, name), h("dd", null, value, note && h("span", { class: "note" }, note)))));
+// Named values: [name, value, note]. Unknown and missing ones are omitted.
+const isUnknown = (value) => value?.attrs?.class === "unknown";
+export const figures = (list, kind = "") => h("dl", { class: `figures ${kind}` }, list.filter((one) => one && !isUnknown(one[1])).map(([name, value, note]) => h("div", { key: name }, h("dt", null, name), h("dd", null, value, note && h("span", { class: "note" }, note)))));
 export const head = (list) => h("section", { class: "panel", "aria-label": "Figures", key: "figures" }, figures(list, "main"));
 
-// Columns of a table: for words, and for numbers.
+// Columns of a table: for words, and for numbers. A rare column is omitted if `sort` is null or 0 in all rows.
 export const words = (name, cell, sort, cls = "mid") => ({ name, cell, sort, cls });
+export const rare = (column) => ({ ...column, isRare: true });
 export const numbers = (name, of, format, why) => ({ name, cell: (row) => maybe(of(row), format, why), sort: (row) => of(row) ?? null, cls: "num" });
 
 const record = (of) => ({ about }) => (about.record ? of(about.record) : unknown(WHY.record));
@@ -44,7 +46,10 @@ export const JOB = {
   name: words("Job", ({ id }) => jobLink(id), ({ id, about }) => jobName(id, about), "name"),
   state: words("State", ({ about }) => state(about.stage), ({ about }) => about.stage),
   program: words("Program", record(release), ({ about }) => about.record?.program ?? null),
-  submitted: words("Submitted", record(({ submitted_ms: at, submitter }) => [moment(at, now(), false), submitter && muted(` by ${submitter}`)]), ({ about }) => about.record?.submitted_ms ?? null),
+  owner: words("Owner", record(({ submitter }) => submitter), ({ about }) => about.record?.submitter ?? null),
+  priority: rare(words("Priority", record(({ share }) => whole(share.priority)), ({ about }) => about.record?.share.priority ?? null, "num")),
+  weight: rare(words("Weight", record(({ share }) => whole(share.weight)), ({ about }) => (about.record?.share.weight ?? 1) - 1, "num")),
+  submitted: words("Submitted", record(({ submitted_ms: at }) => moment(at, now(), false)), ({ about }) => about.record?.submitted_ms ?? null),
   ended: words("Ended", record(({ finished_ms: at }) => (known(at) ? moment(at, now(), false) : unknown(WHY.span))), ({ about }) => about.record?.finished_ms ?? null),
   nodes: numbers("Nodes", ({ about }) => (about.stage === "running" ? about.nodes_at_work : null), whole, WHY.pool),
   gap: numbers("Gap", ({ about }) => about.gap, percent, WHY.bound),
@@ -66,8 +71,10 @@ const HEIGHT_EM_MIN = 24;
 
 // A table, sortable by columns { name, cell(row), sort(row), cls }, and filtered by the text of `search(row)`.
 // Rows have a `key`; of long tables only the visible rows are rendered.
-export function grid({ id, label, columns, rows, search, sorted = [0, 1], empty = "There is none." }) {
-  const [by, way] = choice(`sort:${id}`, sorted);
+export function grid({ id, label, columns: all, rows, search, sorted = [all[0].name, 1], empty = "There is none." }) {
+  const columns = all.filter(({ sort, isRare }) => !isRare || rows.some((row) => sort(row)));
+  const [chosenName, way] = choice(`sort:${id}`, sorted);
+  const by = Math.max(0, columns.findIndex(({ name }) => name === chosenName));
   const typed = choice(`search:${id}`, "");
   const asked = typed.toLowerCase();
   const found = asked ? rows.filter((row) => search(row).toLowerCase().includes(asked)) : rows;
@@ -81,7 +88,7 @@ export function grid({ id, label, columns, rows, search, sorted = [0, 1], empty 
   const seen = isMany ? valued.slice(from, from + most) : valued;
   const space = (key, count) => count > 0 && h("tr", { key, "aria-hidden": "true", class: "space" }, h("td", { colspan: columns.length, style: { height: `${count * size}px` } }));
   const title = ({ name, sort, cls }, at) => h("th", { scope: "col", class: cls, "aria-sort": at === by ? (way > 0 ? "ascending" : "descending") : null },
-    sort ? h("button", { type: "button", class: "sort", onclick: () => choose(`sort:${id}`, [at, at === by ? -way : 1]) }, name, h("span", { "aria-hidden": "true", class: "arrow" }, at === by ? (way > 0 ? "↑" : "↓") : "")) : name);
+    sort ? h("button", { type: "button", class: "sort", onclick: () => choose(`sort:${id}`, [name, at === by ? -way : 1]) }, name, h("span", { "aria-hidden": "true", class: "arrow" }, at === by ? (way > 0 ? "↑" : "↓") : "")) : name);
   return h("div", { class: "grid", key: id },
     rows.length > 8 && h("label", { class: "search" }, "Filter ", h("input", { type: "search", value: typed, oninput: (event) => choose(`search:${id}`, event.target.value) }), h("span", { class: "muted", role: "status" }, ` ${whole(found.length)} of ${whole(rows.length)}`)),
     found.length === 0 ? nothing(asked ? "Nothing matches." : empty) : h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": label, onscroll: (event) => isMany && choose(`scroll:${id}`, event.target.scrollTop) },
@@ -109,7 +116,7 @@ function ended(job, at, list) {
 // The latest events, the most recent first, including better solutions.
 export function events(list, most) {
   if (list.length === 0) return nothing("No events since the start of the observation.");
-  const text = ({ at_ms, what, name, value, node, member }) => what === undefined ? ["Best ", h("b", null, known(value) ? exact(value) : "improved"), node && [" by ", link("node", node)]] : [what.startsWith("job") ? ["Job ", jobLink(name)] : what.startsWith("servers") ? name : ["Node ", link("node", name), onHost(name, member)], ` ${happened(what)}`, what === "job_over" && ended(name, at_ms, list)];
+  const text = ({ at_ms, what, name, value, gap, node, member }) => what === undefined ? ["Best ", h("b", null, known(value) ? exact(value) : "improved"), known(gap) && `, gap ${percent(gap)}`, node && [" by ", link("node", node)]] : [what.startsWith("job") ? ["Job ", jobLink(name)] : what.startsWith("servers") ? name : ["Node ", link("node", name), onHost(name, member)], ` ${happened(what)}`, what === "job_over" && ended(name, at_ms, list)];
   return h("ol", { class: "events" }, list.slice(-most).reverse().map((one) => h("li", { key: `${one.at_ms} ${one.what} ${one.name}` }, moment(one.at_ms, now()), glyph(one.what ? HAPPENED[one.what]?.[0] : "best"), h("span", null, text(one)))));
 }
 
