@@ -42,7 +42,7 @@ fn job_starts_when_earlier_jobs_are_done() {
     // It is suspended, so they wait for it, and a job that waits for nothing does not.
     let other = cluster.json("tree", &["submit", "9", "--wait"]).unwrap();
     assert_eq!(other["states"], Tree::sequential(9).0, "{other}");
-    assert_eq!([state(&cluster, &second), state(&cluster, &third)], ["waits for jobs", "waits for jobs"]);
+    assert_eq!([state(&cluster, &second), state(&cluster, &third)], ["waiting", "waiting"]);
     assert!(cluster.run("taskwork", &["job", &third]).unwrap().out.contains(&format!("{second}, {first}")));
     assert_eq!(cluster.run("taskwork", &["resume", &first]).unwrap().code, 0);
     gate.open().unwrap();

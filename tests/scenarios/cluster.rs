@@ -94,7 +94,7 @@ fn concurrent_programs_run_their_own_jobs_and_job_without_nodes_waits() {
     assert_eq!(cluster.json("tree", &["submit", "10", "--wait"]).unwrap()["states"], states);
     let status = cluster.run("taskwork", &["status"]).unwrap();
     assert!(status.out.contains("waits for nodes"), "{}", status.out);
-    assert_eq!(cluster.json("taskwork", &["job", &waiting]).unwrap()["state"], "waits for nodes");
+    assert_eq!(cluster.json("taskwork", &["job", &waiting]).unwrap()["state"], "no_nodes");
     cluster.wait_for_log(0, "waits for nodes of another program").unwrap();
     let early = cluster.run("taskwork", &["result", &waiting]).unwrap();
     assert!(early.code == 1 && early.err.contains("has no result"), "{early:?}");

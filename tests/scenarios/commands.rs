@@ -52,7 +52,7 @@ fn begin_to_wait(cluster: &Cluster, more: &[&str]) -> (Running, String) {
     let mut id = String::new();
     wait_until("the job is submitted", || {
         let jobs = jobs(cluster);
-        let last = jobs.last().filter(|job| jobs.len() > before && job["state"] == "waits for nodes");
+        let last = jobs.last().filter(|job| jobs.len() > before && job["state"] == "no_nodes");
         let queued = jobs.last().filter(|job| jobs.len() > before && job["state"] == "queued");
         id = last.or(queued).map_or_else(String::new, |job| job["job"].as_str().unwrap().to_owned());
         !id.is_empty()

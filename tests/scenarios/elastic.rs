@@ -110,7 +110,7 @@ fn job_without_nodes_waits_and_next_node_resumes_it() {
     assert!(stage.cluster.nodes[0].wait().unwrap().success(), "{}", stage.cluster.log(0));
     assert!(stage.nodes().is_empty());
     let resting = stage.cluster.json("taskwork", &["job", "0"]).unwrap();
-    assert_eq!(resting["state"], "waits for nodes");
+    assert_eq!(resting["state"], "no_nodes");
     assert!(resting["parked_tasks"].as_u64().unwrap() > 0, "{resting}");
     stage.cluster.start_nodes("tree", 1, &["--workers", "3"]).unwrap();
     let (job, _cluster) = stage.finish_exactly();

@@ -69,7 +69,7 @@ fn job_without_matching_node_reports_missing_labels_and_starts_later() {
     cluster.wait_for_log(0, "missing=gpu=yes").unwrap();
     let id = submitted.out.trim();
     let waits = job(&cluster, id);
-    assert_eq!(waits["state"], "waits for nodes", "{waits}");
+    assert_eq!(waits["state"], "no_nodes", "{waits}");
     assert!(waits["missing"].as_str().unwrap().ends_with("has gpu=yes"), "{waits}");
     assert!(cluster.run("taskwork", &["job", id]).unwrap().out.contains("has gpu=yes"));
     assert!(cluster.run("taskwork", &["status"]).unwrap().out.contains("has gpu=yes"));

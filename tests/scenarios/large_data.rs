@@ -57,7 +57,7 @@ fn job_with_lost_data_waits_and_blocks_no_other() {
         // The cluster does not exist before its first job.
         let jobs = cluster.json("taskwork", &["jobs"]).ok()?;
         let jobs = jobs.as_array().unwrap().iter();
-        let mut ids = jobs.filter(|job| job["name"] == "lost" && job["state"] == "waits for nodes");
+        let mut ids = jobs.filter(|job| job["name"] == "lost" && job["state"] == "no_nodes");
         ids.next().map(|job| job["job"].as_str().unwrap().to_owned())
     };
     wait_until(&cluster, "it is submitted", || lost().is_some());

@@ -258,7 +258,7 @@ fn drain_during_short_outage_leaves_cleanly() {
     cluster.servers_mut().revive(0).unwrap();
     assert!(cluster.nodes[0].wait().unwrap().success(), "{}", cluster.log(0));
     let job = job(&cluster, "1");
-    assert_eq!((&job["attempt"], &job["state"]), (&1.into(), &"waits for nodes".into()), "{job}");
+    assert_eq!((&job["attempt"], &job["state"]), (&1.into(), &"no_nodes".into()), "{job}");
 }
 
 #[test]

@@ -229,7 +229,7 @@ fn abandoned_submission_is_shown_and_can_be_forgotten() {
     let jobs = cluster.json("taskwork", &["jobs"]).unwrap();
     let states: Vec<&str> =
         jobs.as_array().unwrap().iter().map(|job| job["state"].as_str().unwrap()).collect();
-    assert_eq!(states, ["waits for nodes", "abandoned", "submitting"]);
+    assert_eq!(states, ["no_nodes", "abandoned", "submitting"]);
     says(&cluster.run("taskwork", &["forget", "2"]).unwrap(), 1, &["being submitted", "--force"]);
     assert_eq!(cluster.run("taskwork", &["forget", "--all"]).unwrap().code, 0);
     assert_eq!(cluster.json("taskwork", &["jobs"]).unwrap().as_array().unwrap().len(), 2);
@@ -252,7 +252,7 @@ fn other_build_of_same_version_runs_jobs_only_if_both_sides_allow() {
     says(&submitted, 0, &["another build of tree", "--any-build"]);
     let job = submitted.out.trim();
     let jobs = cluster.json("taskwork", &["jobs"]).unwrap();
-    assert_eq!(jobs[0]["state"], "waits for nodes", "{jobs}");
+    assert_eq!(jobs[0]["state"], "no_nodes", "{jobs}");
     // A node of its own build takes it, next to the other.
     cluster.start_nodes("tree", 1, &["--workers", "1"]).unwrap();
     assert_eq!(cluster.run("taskwork", &["wait", job]).unwrap().code, 0, "{}", cluster.logs());

@@ -1,4 +1,4 @@
-//! Members and jobs of a cluster as JSON objects, for scripts.
+//! Members and jobs of a cluster as JSON objects, for scripts. States have the names of `/api/view` and the metrics.
 
 use serde_json::json;
 use taskwork::client::{
@@ -6,8 +6,12 @@ use taskwork::client::{
     records::{JobRecord, Member},
 };
 
+/// The version of the fields of members and jobs. It increases if a field changes its meaning or is removed.
+const SCHEMA: u32 = 1;
+
 pub(super) fn member(overview: &Overview, member: &Member) -> serde_json::Value {
     json!({
+        "schema": SCHEMA,
         "node": member.node,
         "host": member.host,
         "pid": member.pid,
@@ -32,10 +36,11 @@ pub(super) fn job(overview: &Overview, entry: &JobEntry) -> serde_json::Value {
 
 /// Returns the record of a job as an object.
 pub(super) fn record(id: &str, stage: Stage, record: Option<&JobRecord>) -> serde_json::Value {
-    let Some(record) = record else { return json!({ "job": id, "state": stage.text() }) };
+    let Some(record) = record else { return json!({ "schema": SCHEMA, "job": id, "state": stage }) };
     json!({
+        "schema": SCHEMA,
         "job": id,
-        "state": stage.text(),
+        "state": stage,
         "program": record.program,
         "version": record.program_version,
         "kind": record.kind,
@@ -54,4 +59,16 @@ pub(super) fn record(id: &str, stage: Stage, record: Option<&JobRecord>) -> serd
         "reason": record.reason,
         "lost": record.lost,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn states_are_identifiers_in_a_versioned_object() {
+        let object = record("j-1", Stage::NoNodes, None);
+        assert_eq!(object, json!({ "schema": 1, "job": "j-1", "state": "no_nodes" }));
+        assert_eq!(record("j-1", Stage::Waiting, None)["state"], "waiting");
+    }
 }

@@ -46,7 +46,7 @@ pub enum Stage {
 const SUBMISSION_MS_MAX: u64 = 10 * 60 * 1000;
 
 impl Stage {
-    /// Returns the name of the stage, for users and scripts.
+    /// Returns the name of the stage, for users. Scripts get the serialized name.
     pub fn text(self) -> &'static str {
         match self {
             Self::Submitting => "submitting",
