@@ -274,19 +274,34 @@ impl Cost {
 
     fn text(&self, figures: &Figures) -> String {
         format!(
-            "{} transactions, {:.1} % of the tries repeated; {:.1} reads per write; {:.1} transactions per \
+            "{} transactions, {:.1} % of the tries repeated; {:.1} reads per write; {} transactions per \
              thousand tasks",
             count(figures.transactions),
             100.0 * self.retried_share,
             self.reads_per_write,
-            self.per_thousand_tasks,
+            thousands(self.per_thousand_tasks),
         )
     }
+}
+
+/// Formats a ratio: a large one without decimals.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "it is a whole number of at least 1,000"
+)]
+fn thousands(ratio: f64) -> String {
+    if ratio < 1_000.0 { format!("{ratio:.1}") } else { count(ratio.round() as u64) }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn large_ratio_has_separators_and_no_decimals() {
+        assert_eq!([244.44, 237_500.2].map(thousands), ["244.4", "237,500"]);
+    }
 
     #[test]
     fn unknown_solution_and_workers_are_omitted() {

@@ -28,8 +28,8 @@ pub(super) fn of(both: &[Facts; 2]) -> Vec<Row> {
     rows.number("time from submission", |of| of.took_s, seconds);
     rows.number("time at work", |of| of.ran_s, seconds);
     rows.number("work done", |of| of.worked.map(|n| n as f64), whole);
-    rows.number("rate, units a second", |of| of.rate, number);
-    rows.number("highest rate", |of| of.rate_most, number);
+    rows.number("rate, units a second", |of| of.rate, rate);
+    rows.number("highest rate", |of| of.rate_most, rate);
     rows.number("nodes", |of| of.nodes.map(|n| n as f64), whole);
     rows.number("lost nodes", |of| of.nodes_lost.map(|n| n as f64), whole);
     rows.number("maximum workers", |of| of.workers_most.map(f64::from), whole);
@@ -142,7 +142,14 @@ fn number(number: f64) -> String {
     }
 }
 
+fn rate(a_second: f64) -> String {
+    number(if a_second.abs() < 1e3 { a_second } else { a_second.round() })
+}
+
 fn seconds(s: f64) -> String {
+    if s == 0.0 {
+        return "0 s".to_owned();
+    }
     if s < 1e-3 {
         return format!("{:.0} µs", s * 1e6);
     }
@@ -177,10 +184,11 @@ mod tests {
             assert_eq!(number(given), shown);
         }
         for (given, shown) in
-            [(0.000_012, "12 µs"), (0.25, "250.0 ms"), (59.0, "59.0 s"), (3_601.2, "1h 1s"), (0.0, "0 µs")]
+            [(0.000_012, "12 µs"), (0.25, "250.0 ms"), (59.0, "59.0 s"), (3_601.2, "1h 1s"), (0.0, "0 s")]
         {
             assert_eq!(seconds(given), shown);
         }
+        assert_eq!([381_507.492_7, 12.5].map(rate), ["381,507", "12.5"]);
         assert_eq!(per_cent(0.123_45), "12.35 %");
     }
 

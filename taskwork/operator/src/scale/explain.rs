@@ -85,13 +85,12 @@ fn spent(said: &Said) -> String {
     }
 }
 
-/// Formats an amount of money.
+/// Formats an amount of money, with more digits for small ones.
 pub(super) fn money(amount: Option<f64>, currency: Option<&str>) -> String {
-    match (amount, currency) {
-        (None, _) => "unknown".to_owned(),
-        (Some(amount), None) => format!("{amount:.2}"),
-        (Some(amount), Some(currency)) => format!("{currency} {amount:.2}"),
-    }
+    let Some(amount) = amount else { return "unknown".to_owned() };
+    let digits = if amount != 0.0 && amount.abs() < 0.1 { 4 } else { 2 };
+    let currency = currency.map_or_else(String::new, |currency| format!("{currency} "));
+    format!("{currency}{amount:.digits$}")
 }
 
 /// Formats possible sizes of the cluster, in a unit, with their forecasts.
@@ -132,6 +131,15 @@ mod tests {
     use taskwork_scale::policy::JobUnserved;
 
     use super::*;
+
+    #[test]
+    fn small_amounts_have_more_digits() {
+        assert_eq!(money(Some(0.004), None), "0.0040");
+        assert_eq!(
+            [Some(0.0), Some(12.5)].map(|amount| money(amount, Some("EUR"))),
+            ["EUR 0.00", "EUR 12.50"]
+        );
+    }
 
     #[test]
     fn report_shows_decision_with_reasons() {

@@ -181,7 +181,9 @@ fn spent(outlook: &Outlook<'_>) -> String {
     let since_ms = outlook.spent_since_ms.min(253_402_300_799_000);
     let since = std::time::UNIX_EPOCH + std::time::Duration::from_millis(since_ms);
     let since = humantime::format_rfc3339_seconds(since);
-    format!(": {:.2} of {budget:.2} are spent since {since}", outlook.spent)
+    // The amounts of a small budget need more digits.
+    let digits = if budget < 0.1 { 4 } else { 2 };
+    format!(": {:.digits$} of {budget:.digits$} are spent since {since}", outlook.spent)
 }
 
 fn broken(bound: Bound, best: &Judged) -> String {

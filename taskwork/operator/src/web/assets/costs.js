@@ -90,7 +90,8 @@ function costsOverTime({ hours, about }) {
   const end = byDay ? dayAfter : (ms) => ms + HOUR_LONG_MS;
   const bars = byDay ? sums(all, midnight) : sums(all.filter(([hour]) => hour > now() - HOURS_SHOWN * HOUR_LONG_MS), (hour) => hour);
   if (bars.length === 0) return nothing("Nothing was observed yet.");
-  const x = [bars[0].from, Math.max(end(bars.at(-1).from), bars[0].from + (byDay ? 7 * 24 : 6) * HOUR_LONG_MS)];
+  const to = end(bars.at(-1).from);
+  const x = [Math.min(bars[0].from, to - (byDay ? 7 * 24 : 6) * HOUR_LONG_MS), to];
   const option = (kind, name) => h("label", { class: (kind === "day") === byDay ? "on" : "" }, h("input", { type: "radio", name: "costs by", checked: (kind === "day") === byDay, onchange: () => choose("costs by", kind) }), name);
   const of = {
     level: "h2", group: "costs", xs: bars.map((bar) => bar.from), x, height: 11,

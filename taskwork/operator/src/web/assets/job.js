@@ -204,7 +204,7 @@ function zookeeper({ about: { reported, requests, latencies: took, figures: done
   return panel("ZooKeeper", figures([
     ["Requests", number(total(Object.values(requests))), `${number(reads)} reads, ${number(writes)} writes, ${number(multis)} multis`],
     ["Transactions", number(done.transactions), done.tasks > 0 && `${number((done.transactions / done.tasks) * 1000)} in a thousand tasks`],
-    ["Repeated", number(done.retries), done.transactions > 0 && percent(done.retries / done.transactions)],
+    ["Repeated", number(done.retries), done.retries > 0 && `${percent(done.retries / (done.transactions + done.retries))} of the tries`],
     ["Recovered", number(done.recovered), "tasks of lost nodes"],
   ]), latencies("Writes", "writes", took?.writes), latencies("Reads", "reads", took?.reads));
 }

@@ -136,7 +136,8 @@ function readNode(name, { state, report }, member, began) {
   const went = spent(figures);
   return {
     name, key: name, report: report ?? {}, figures, timeline, from, to, seconds, labels: member?.member?.labels ?? {},
-    state: member?.draining ? "leaving" : state, idle: went && 1 - went.searching / went.all, rate: seconds && known(figures.worked) ? figures.worked / seconds : null,
+    // The nodes of a job that is over are not observed any more.
+    state: member?.draining ? "leaving" : state === "member" && !member ? "left" : state, idle: went && 1 - went.searching / went.all, rate: seconds && known(figures.worked) ? figures.worked / seconds : null,
   };
 }
 
@@ -196,7 +197,7 @@ export function warnings() {
     if (missing) say("warn", "missing", ` waits: ${missing}`, about.record?.submitted_ms);
     const failed = Object.keys(aside ?? {}).length;
     if (failed > 0) say("bad", "aside", ` continues without ${count(failed, "task")} that failed with several nodes`);
-    if (pool?.hungry > pool?.workers * HUNGRY_SHARE_MAX) say("warn", "hungry", `: ${whole(pool.hungry)} of ${count(pool.workers, "worker")} have no task${known(open) ? `, ${count(open, "open task")} left` : ""}`);
+    if (pool?.hungry > pool?.workers * HUNGRY_SHARE_MAX) say("warn", "hungry", `: ${whole(pool.hungry)} of ${count(pool.workers, "worker")} ${pool.hungry === 1 ? "has" : "have"} no task${known(open) ? `, ${count(open, "open task")} left` : ""}`);
     const slow = quantile(latencies?.writes, 0.99);
     if (slow > WRITE_SECONDS_MAX) say("warn", "slow", `: 1 % of the writes to ZooKeeper take ${duration(slow)} or longer`);
     const points = series?.points ?? [];
