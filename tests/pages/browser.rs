@@ -27,6 +27,16 @@ pub(crate) struct Browser {
 impl Browser {
     /// Starts a browser, with a window of this size.
     pub(crate) async fn start(width: u32, height: u32) -> Self {
+        Self::start_with(&format!("--window-size={width},{height}"), None).await
+    }
+
+    /// Starts a browser with a screen of a phone, which is narrower than the windows of a desktop.
+    pub(crate) async fn phone() -> Self {
+        let screen = json!({ "width": 360, "height": 800, "pixelRatio": 1.0, "touch": true });
+        Self::start_with("--hide-scrollbars", Some(json!({ "deviceMetrics": screen }))).await
+    }
+
+    async fn start_with(argument: &str, emulated: Option<Value>) -> Self {
         let mut driver = Command::new("chromedriver")
             .arg("--port=0")
             .stdin(Stdio::null())
@@ -37,12 +47,16 @@ impl Browser {
                 "chromedriver is installed by `cargo xtask test --long`, or as the package chromium-driver",
             );
         let port = port(&mut driver);
-        let size = format!("--window-size={width},{height}");
         // As root, the user of most containers, Chromium only runs without a sandbox.
-        let arguments = ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", &size];
+        let arguments =
+            ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", argument];
+        let mut options = json!({ "args": arguments });
+        if let Some(emulated) = emulated {
+            options["mobileEmulation"] = emulated;
+        }
         let Value::Object(capabilities) = json!({
             "browserName": "chrome",
-            "goog:chromeOptions": { "args": arguments },
+            "goog:chromeOptions": options,
         }) else {
             unreachable!("it is an object")
         };

@@ -8,6 +8,8 @@
 mod accessible;
 mod actions;
 mod browser;
+mod phone;
+mod workflow;
 
 use std::{
     env,
@@ -89,6 +91,7 @@ async fn browser_shows_cluster_events() {
     let id = said.out.trim();
     browser.wait_for(NAME).await;
     browser.wait_for("1 job running").await;
+    browser.wait_for("Workers over time").await;
 
     // The keyboard alone is enough to reach the page of the job.
     focus_on(&browser, &format!("job/{id}")).await;
