@@ -173,8 +173,9 @@ mod tests {
 
     #[test]
     fn critical_path_table_keeps_the_longest_steps() {
-        let run_us: Vec<u64> = (1..=2 * STEPS_MAX as u64).collect();
-        let reads: Vec<_> = (1..2 * STEPS_MAX as u32).map(|at| (at - 1, at)).collect();
+        let calls = u32::try_from(2 * STEPS_MAX).unwrap();
+        let run_us: Vec<u64> = (1..=calls.into()).collect();
+        let reads: Vec<_> = (1..calls).map(|at| (at - 1, at)).collect();
         let table = observed(&run_us, &reads).critical_path().unwrap().table();
         assert_eq!((table.rows.len(), table.omitted), (STEPS_MAX, STEPS_MAX as u64));
         assert!(table.to_string().lines().nth(1).unwrap().starts_with("100 "), "{table}");

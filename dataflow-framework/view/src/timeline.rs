@@ -146,23 +146,29 @@ impl Trace {
     }
 }
 
-/// Returns the colour that dominates each of `bins` parts of a row.
-fn dominant(spans: &[&Span], colours: &[usize], start_us: u64, end_us: u64, bins: usize) -> Bins {
-    let bin_us = (end_us - start_us) as f64 / bins as f64;
-    let mut times = vec![[0.0_f64; COLOURS.len()]; bins];
+/// Returns the colour that dominates each of `parts` parts of a row. Times are in units of which each part has as many
+/// as the whole has microseconds, so that all are whole numbers.
+fn dominant(spans: &[&Span], colours: &[usize], start_us: u64, end_us: u64, parts: usize) -> Bins {
+    let part_long = end_us - start_us;
+    let units = |us: u64| us.saturating_sub(start_us).saturating_mul(parts as u64);
+    let mut times = vec![[0_u64; COLOURS.len()]; parts];
     for span in spans {
         let colour = colours.get(usize::from(span.task)).copied().unwrap_or(COLOURS.len() - 1);
-        let from = (span.end_us.saturating_sub(span.run_us) - start_us) as f64 / bin_us;
-        let to = (span.end_us - start_us) as f64 / bin_us;
-        for (bin, times) in times.iter_mut().enumerate().take(to.ceil() as usize).skip(from as usize) {
-            times[colour] += (to.min(bin as f64 + 1.0) - from.max(bin as f64)).max(0.0);
+        let (from, to) = (units(span.end_us.saturating_sub(span.run_us)), units(span.end_us));
+        let first = usize::try_from(from / part_long).unwrap_or(parts);
+        for (part, times) in times.iter_mut().enumerate().skip(first) {
+            let begins = part as u64 * part_long;
+            if begins >= to {
+                break;
+            }
+            times[colour] += to.min(begins + part_long) - from.max(begins);
         }
     }
-    let dominant = |times: [f64; COLOURS.len()]| {
-        let idle = 1.0 - times.iter().sum::<f64>();
+    let dominant = |times: [u64; COLOURS.len()]| {
+        let idle = part_long.saturating_sub(times.iter().sum());
         let (colour, time) =
-            times.into_iter().enumerate().max_by(|(_, a), (_, b)| a.total_cmp(b)).expect("there are colours");
-        (time > 0.0 && time >= idle).then_some(colour)
+            times.into_iter().enumerate().max_by_key(|(_, time)| *time).expect("there are colours");
+        (time > 0 && time >= idle).then_some(colour)
     };
     times.into_iter().map(dominant).collect()
 }

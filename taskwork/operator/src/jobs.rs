@@ -13,8 +13,8 @@ pub(super) async fn run(connection: &Connection) -> Result<(), Failure> {
     let overview = connection.overview().await?;
     let jobs = &overview.jobs;
     let as_json = || jobs.iter().map(|job| json::job(&overview, job)).collect();
-    let rows = || Vec::from_iter(jobs.iter().map(|job| (job.id.as_str(), job.stage, job.record.as_ref())));
-    connection.say(as_json, || text(&rows()));
+    let rows = jobs.iter().map(|job| (job.id.as_str(), job.stage, job.record.as_ref()));
+    connection.say(as_json, || text(&rows.collect::<Vec<_>>()));
     Ok(())
 }
 
