@@ -57,8 +57,8 @@ fn snapshot(seen: &Seen, remarks: &mut Vec<String>) -> Value {
         }
     }
     snapshot["warnings"] = json!({});
-    // These are the costs of all jobs; the job has its own.
-    remove(&mut snapshot, |name| name == "costs");
+    // These are the costs and the workers of all jobs; the job has its own.
+    remove(&mut snapshot, |name| ["costs", "workers"].contains(&name));
     let job = &mut snapshot["jobs"][&seen.id];
     remove(&mut job["about"]["record"], |name| ["key", "root", "shared_name", "shared_from"].contains(&name));
     // It is bounded, and pictures cannot be shortened.

@@ -146,7 +146,7 @@ fn json_report_matches_page() {
     );
     assert_eq!(
         told["improvements"][2],
-        json!({ "at_ms": SUBMITTED_MS + 41_000, "value": 40.0, "node": null })
+        json!({ "at_ms": SUBMITTED_MS + 41_000, "value": 40.0, "bound": 30.0, "gap": 0.25, "node": null })
     );
     assert_eq!(told["series"]["points"].as_array().unwrap().len(), 61);
     assert_eq!(told["nodes"].as_array().unwrap().len(), 3);

@@ -188,8 +188,8 @@ fn job_details_are_served_as_json() {
     assert_eq!(job["series"]["points"].as_array().unwrap().len(), 2);
     assert_eq!((&job["nodes"][0]["node"], &job["nodes"][0]["state"]), (&json!("n1"), &json!("member")));
     let improvements = [
-        json!({ "at_ms": 1_000, "value": 9.0, "node": null }),
-        json!({ "at_ms": 60_000, "value": 7.0, "node": "n1" }),
+        json!({ "at_ms": 1_000, "value": 9.0, "bound": 3.5, "gap": (9.0 - 3.5) / 9.0, "node": null }),
+        json!({ "at_ms": 60_000, "value": 7.0, "bound": 3.5, "gap": 0.5, "node": "n1" }),
     ];
     // Only the latest event of the first one is still known.
     assert_eq!(job["improvements"].as_array().unwrap()[..], improvements);
