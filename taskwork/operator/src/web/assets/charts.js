@@ -197,7 +197,7 @@ export function matrix({ names, cells, hint, ...more }) {
   const text = (index) => `${names[Math.floor(index / n)]} to ${names[index % n]}: ${whole(cells[Math.floor(index / n)][index % n])}`;
   const move = (to) => at !== to && choose(key, to);
   const plot = (width, size) => {
-    const room = Math.min(size * 8, Math.max(...names.map((name) => name.length)) * size * 0.55 + size * 2);
+    const room = Math.min(size * 9, Math.max(...names.map((name) => name.length)) * size * 0.55 + size * 2);
     const cell = Math.max(6, Math.min(size * 3, (width - room) / n));
     const isShort = names.every((name) => name.length * size * 0.5 < cell);
     const every = Math.ceil((size * 1.2) / cell);

@@ -238,5 +238,5 @@ function ownTable(id, { name: table, label: title, columns, rows }) {
   });
   const search = ({ cells }) => Object.values(cells).filter((cell) => typeof cell === "string").join(" ");
   // The reader's choices belong to the columns.
-  return grid({ id: `${id} ${table} ${columns.map(({ name }) => name)}`, label: title, columns: own, rows: rows.map((cells, key) => ({ cells, key })), search });
+  return grid({ id: `${id} ${table} ${columns.map(({ name }) => name)}`, label: `${title}: table`, columns: own, rows: rows.map((cells, key) => ({ cells, key })), search });
 }

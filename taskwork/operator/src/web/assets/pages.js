@@ -125,7 +125,7 @@ export function nodePage(name) {
         ["Workers", maybe(member?.workers, whole, WHY.record), pool && `${whole(pool.busy)} busy, ${count(pool.queued, "task")} queued`],
         ["Memory", maybe(process?.resident_bytes, bytes, WHY.process), member?.memory_bytes > 0 && `of ${bytes(member.memory_bytes)}`],
         ["Load", maybe(process?.load, load, WHY.process), "of its machine"], ["Processor time", maybe(process?.cpu_ms, (ms) => duration(ms / 1000), WHY.process)],
-        ["Address", member?.address ?? unknown("it is no member, or does not listen")], ["Started", maybe(member?.started_ms, (at) => moment(at, now()), WHY.record), "by its own clock"],
+        ["Address", member?.address ? h("code", null, member.address) : unknown("it is no member, or does not listen")], ["Started", maybe(member?.started_ms, (at) => moment(at, now()), WHY.record), "by its own clock"],
         ["Price", priceOf(member?.labels)],
         labels.length > 0 && ["Labels", labels.map((label) => h("span", { class: "tag" }, label.join("=")))],
       ]),

@@ -29,7 +29,7 @@ export const panel = (title, ...content) => h("section", { class: "panel", key: 
 
 
 // A picture in SVG, scrolled if it is wider than the page.
-export const drawing = (label, svg) => h("div", { class: "scroll drawing", tabindex: "0", role: "region", "aria-label": label }, h("img", { alt: label, src: `data:image/svg+xml,${encodeURIComponent(svg)}` }));
+export const drawing = (label, svg) => h("div", { class: "scroll drawing", tabindex: "0", role: "region", "aria-label": `${label}: picture` }, h("img", { alt: label, src: `data:image/svg+xml,${encodeURIComponent(svg)}` }));
 
 // Named values: [name, value, note]. Unknown and missing ones are omitted.
 const isUnknown = (value) => value?.attrs?.class === "unknown";
