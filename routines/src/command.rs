@@ -90,6 +90,9 @@ enum Command {
     Conform(Conform),
     /// Print the completion script for a shell: bash, elvish, fish, powershell or zsh.
     Completions(Completions),
+    /// Write the man pages of this command and its subcommands.
+    #[cfg(feature = "man")]
+    Man(taskwork_cli::command::Man),
 }
 
 #[derive(Debug, Clone, Args)]
@@ -237,6 +240,8 @@ pub fn run(arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> 
         Command::Search(arguments) => search(&arguments),
         Command::Conform(arguments) => conform(&arguments),
         Command::Completions(completions) => Ok(completions.run(CommandLine::command())),
+        #[cfg(feature = "man")]
+        Command::Man(man) => man.run(CommandLine::command()),
     })
 }
 

@@ -1,4 +1,4 @@
-//! Installs the requirements of a command that are missing: Debian packages and cargo-deny.
+//! Installs the requirements of a command that are missing: Debian packages and programs of cargo.
 
 use std::process::{Command, Stdio};
 
@@ -65,6 +65,19 @@ pub(crate) fn cargo_fuzz() -> Option<Step> {
     }
     let line = format!("install cargo-fuzz --version {FUZZ_VERSION} --locked");
     Some(Step::cargo("install cargo-fuzz", &line))
+}
+
+/// Returns the steps that install the tools of a release in a folder of their own. The versions are exact, since they
+/// determine the bytes of packages; cargo installs no version that is there.
+pub(crate) fn release_tools(folder: &str) -> [Step; 2] {
+    let install = |tools: &str| {
+        let line = format!("install --quiet --locked --root {folder} {tools}");
+        Step::cargo("install tools", &line)
+    };
+    [
+        install("cargo-about@0.9.3 --features cli"),
+        install("cargo-auditable@0.7.7 cargo-deb@3.8.0 cargo-generate-rpm@0.21.1"),
+    ]
 }
 
 /// Returns whether a version is new enough. `text` is the output of `cargo deny --version`: `cargo-deny

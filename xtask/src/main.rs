@@ -72,7 +72,7 @@ enum Command {
     Chart,
     /// Package the public crates, and build and test the packages without the rest of the repository
     Package,
-    /// Build the artefacts for users from a commit: static programs, packages, images, checksums
+    /// Build the artefacts for users from a commit: static programs, packages, checksums
     Release(release::Arguments),
     /// Start a cluster on this machine, ZooKeeper and nodes, until Ctrl-C
     Cluster(cluster::Arguments),
