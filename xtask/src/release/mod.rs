@@ -9,6 +9,8 @@
 //! | `trial.sh` | a trial run and installation of the artefacts (`--try`) |
 
 mod build;
+#[cfg(test)]
+mod install_tests;
 mod origin;
 mod project;
 mod stage;
@@ -67,7 +69,7 @@ const TOOLS: &str = "release-tools";
 /// The file with the checksums of all others.
 const SUMS: &str = "SHA256SUMS";
 
-/// The purpose of the signature.
+/// The purpose of the signature, which `deploy/install.sh` checks.
 const NAMESPACE: &str = "taskwork-release";
 
 /// Builds a release.
@@ -161,8 +163,9 @@ fn make(
     Ok(stage.artefacts)
 }
 
-/// Adds the checksums and the signature.
+/// Adds the checksums, the signature and the script that installs the archive.
 fn finish(arguments: &Arguments, artefacts: &Path) -> Result<()> {
+    succeed(Command::new("cp").arg(workspace::root().join("deploy/install.sh")).arg(artefacts))?;
     let sum = format!("sha256sum -- * > ../{SUMS}; mv ../{SUMS} .");
     succeed(Command::new("sh").args(["-e", "-c", &sum]).current_dir(artefacts))?;
     if let Some(key) = &arguments.sign {
