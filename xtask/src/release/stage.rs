@@ -128,6 +128,8 @@ impl Stage<'_> {
         succeed(self.command("cp").args(["LICENSE-APACHE", "LICENSE-MIT"]).arg(folder))?;
         let standard = build::sysroot()?.join("share/doc/rust/COPYRIGHT-library.html");
         succeed(self.command("cp").arg(&standard).arg(folder.join("rust-standard-library.html")))?;
+        // The tools query cargo without the network, about the crates of all systems.
+        succeed(self.command("cargo").args(["fetch", "--locked", "--quiet"]))?;
         let own = self.source.join("xtask/src/release");
         for package in &self.project.packages {
             let mut about = self.tool("cargo-about");
