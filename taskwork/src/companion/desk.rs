@@ -29,6 +29,7 @@ const REFUSALS_MAX: usize = 1_024;
 pub(crate) struct Desk {
     state: Mutex<State>,
     changed: Notify,
+    ended: Notify,
     /// The provider of the companion's status.
     pub(crate) provider: ProviderSlot,
 }
@@ -134,6 +135,17 @@ impl Desk {
     /// Stops the companion, or records that it has exited: pending events are dropped.
     pub(crate) fn end(&self) {
         self.change(|state| *state = State { is_over: true, ..State::default() });
+        self.ended.notify_waiters();
+    }
+
+    /// Waits until the companion was stopped or has exited.
+    pub(crate) async fn over(&self) {
+        let ended = self.ended.notified();
+        tokio::pin!(ended);
+        ended.as_mut().enable();
+        if !self.is_over() {
+            ended.await;
+        }
     }
 
     pub(crate) fn is_over(&self) -> bool {

@@ -3,7 +3,8 @@
 //! Tasks are moved, split and repeated as the runtime needs. That does not suit a store of results, warm processes
 //! of another language, or a scheduler that knows where data is. Such a part of a framework is a [`Companion`]. It
 //! lives as long as the node's work on a job, is notified of other nodes, exchanges messages with their companions
-//! over the existing connections, and is asked to rescue its data before its node leaves.
+//! over the existing connections, and is asked to rescue its data before its node leaves. Data of any size is not sent
+//! in messages, but offered and fetched as [objects](Objects).
 //!
 //! ```
 //! use std::sync::{Arc, atomic::{AtomicUsize, Ordering::Relaxed}};
@@ -48,6 +49,7 @@
 
 mod desk;
 mod journal;
+mod objects;
 mod status;
 
 use std::{
@@ -65,7 +67,12 @@ use zk::Labels;
 pub(crate) use self::{desk::Desk, journal::Request as JournalRequest, status::highest};
 pub use self::{
     journal::{Journal, JournalError, Written},
+    objects::{Fetching, Objects, Offer},
     status::{JobStatus, Load, StatusProvider},
+};
+pub use crate::{
+    shell::transport::bulk::{FetchError, ObjectContent, ObjectHasher},
+    wire::bulk::{ObjectName, ObjectNameError},
 };
 use crate::id::{JobId, NodeId};
 
@@ -126,6 +133,7 @@ pub struct CompanionContext {
     desk: Arc<Desk>,
     messenger: Messenger,
     journal: Journal,
+    objects: Objects,
 }
 
 /// The resources of a companion's node.
@@ -145,8 +153,9 @@ impl CompanionContext {
         desk: Arc<Desk>,
         outbox: Arc<dyn Outbox>,
         journal: Journal,
+        objects: Objects,
     ) -> Self {
-        Self { job, means, desk, messenger: Messenger { node, outbox }, journal }
+        Self { job, means, desk, messenger: Messenger { node, outbox }, journal, objects }
     }
 
     /// Returns the job.
@@ -187,6 +196,11 @@ impl CompanionContext {
     /// Returns the messenger, which can be cloned and used on other threads.
     pub fn messenger(&self) -> &Messenger {
         &self.messenger
+    }
+
+    /// Returns the access to byte objects, which can be cloned and used on other threads.
+    pub fn objects(&self) -> &Objects {
+        &self.objects
     }
 
     /// Returns the journal of the job.

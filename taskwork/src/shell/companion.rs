@@ -16,9 +16,13 @@ use std::{
 use tokio::{runtime, time::Duration};
 use tracing::{Instrument as _, Span};
 
-use super::{dispatch::Dispatch, latch::Latch, transport::Carrier};
+use super::{
+    dispatch::Dispatch,
+    latch::Latch,
+    transport::{Carrier, bulk::Bulk},
+};
 use crate::{
-    companion::{CompanionContext, Desk, Journal, Means, NotSent, Outbox, Run, Stage},
+    companion::{CompanionContext, Desk, Journal, Means, NotSent, Objects, Outbox, Run, Stage},
     id::{JobId, NodeId},
     wire::packet::{Note, NoteContent},
 };
@@ -53,7 +57,7 @@ impl Host {
         job: &JobId,
         (node, means): (NodeId, Means),
         (desk, journal): (Arc<Desk>, Journal),
-        dispatch: Option<&Dispatch>,
+        (dispatch, bulk): (Option<&Dispatch>, Option<&Bulk>),
     ) -> Self {
         let outbox = Arc::new(ToNodes {
             job: job.number(),
@@ -62,7 +66,9 @@ impl Host {
             carrier: dispatch.map(Dispatch::carrier),
             sent: AtomicU64::new(0),
         });
-        let context = CompanionContext::new(job.clone(), (node, means), Arc::clone(&desk), outbox, journal);
+        let objects = Objects::new(Arc::clone(&desk), bulk);
+        let context =
+            CompanionContext::new(job.clone(), (node, means), Arc::clone(&desk), outbox, journal, objects);
         let host = Self { desk, end: Arc::default() };
         let (end, its_desk) = (Arc::clone(&host.end), Arc::clone(&host.desk));
         let over = move |outcome: Result<(), String>| {

@@ -155,7 +155,8 @@ impl RunningNode {
         let line = seat.dispatch.as_ref().map(|dispatch| dispatch.open(job.number(), desk.clone()));
         let companion = run.zip(desk).map(|(run, desk)| {
             let who = (seat.node, seat.means(part.visibility.is_public()));
-            Arc::new(Host::start(run, job, who, (desk, journal), seat.dispatch.as_ref()))
+            let network = (seat.dispatch.as_ref(), seat.bulk.as_ref());
+            Arc::new(Host::start(run, job, who, (desk, journal), network))
         });
         let channels = Channels {
             events: events_in,

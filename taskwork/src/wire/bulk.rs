@@ -14,9 +14,9 @@ use thiserror::Error;
 
 /// The name of a byte object: it is derived from the content, so it is the same on every node, and a fetcher can
 /// verify the content. The length is part of it, so a fetcher knows the required memory before it
-/// asks.
+/// asks. As text it is the length, a hyphen, and the hash in hexadecimal digits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub(crate) struct ObjectName {
+pub struct ObjectName {
     /// The BLAKE3 hash of the content.
     pub(crate) hash: [u8; 32],
     /// The length of the content, in bytes.
@@ -26,7 +26,7 @@ pub(crate) struct ObjectName {
 /// A text that is not the name of an object.
 #[derive(Debug, PartialEq, Eq, Error)]
 #[error("{0:?} is not the name of an object: its length, a hyphen, and 64 hexadecimal digits")]
-pub(crate) struct ObjectNameError(String);
+pub struct ObjectNameError(String);
 
 /// A request for the rest of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -51,6 +51,23 @@ pub(crate) enum Answer {
 
 /// The size of an encoded answer, in bytes.
 pub(crate) const ANSWER_BYTES: usize = 1;
+
+impl ObjectName {
+    /// Creates the name of a content with this BLAKE3 hash and length in bytes.
+    pub fn new(hash: [u8; 32], bytes: u64) -> Self {
+        Self { hash, bytes }
+    }
+
+    /// Returns the BLAKE3 hash of the content.
+    pub fn hash(&self) -> [u8; 32] {
+        self.hash
+    }
+
+    /// Returns the length of the content, in bytes.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+}
 
 impl fmt::Display for ObjectName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

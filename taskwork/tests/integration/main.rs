@@ -8,6 +8,7 @@ mod embedded;
 mod idle;
 mod large;
 mod layers;
+mod objects;
 mod spawn;
 mod state;
 mod tree;

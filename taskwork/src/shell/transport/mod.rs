@@ -58,7 +58,7 @@ use quinn::{Connection, Endpoint};
 use tokio::{runtime::Handle, sync::mpsc, task::JoinSet, time};
 
 use self::{
-    bulk::{Bulk, BulkState},
+    bulk::{Bulk, BulkState, Dials, OverQuic},
     link::Link,
     locks::lock,
     outgoing::{NotQueued, Queue},
@@ -118,7 +118,9 @@ struct Hub {
     rooms: Rooms,
     limits: TransportLimits,
     refusals: Refusals,
-    bulk: BulkState,
+    bulk: Arc<BulkState>,
+    /// The owners of objects that are being dialled.
+    dials: Dials,
     /// The queue of each peer; a link reads it.
     queues: Mutex<BTreeMap<NodeId, Queue>>,
     /// The open connections with each peer, dialled by either side, from the oldest to the newest.
@@ -153,7 +155,8 @@ impl Transport {
             peers,
             arrivals,
             rooms: Rooms::new(&limits),
-            bulk: BulkState::new(&limits),
+            bulk: Arc::new(BulkState::new(&limits)),
+            dials: Dials::default(),
             limits,
             refusals: Refusals::default(),
             queues: Mutex::default(),
@@ -169,7 +172,7 @@ impl Transport {
     }
 
     pub(crate) fn bulk(&self) -> Bulk {
-        Bulk::new(&self.hub)
+        Bulk::new(Arc::new(OverQuic(Arc::clone(&self.hub))), Arc::clone(&self.hub.bulk))
     }
 
     /// Sends a message on a best-effort basis. Never blocks.

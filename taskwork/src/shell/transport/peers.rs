@@ -155,7 +155,7 @@ impl Peers {
     }
 
     /// Waits until no member has this id.
-    pub(super) async fn absent(&self, node: NodeId) {
+    pub(crate) async fn absent(&self, node: NodeId) {
         self.removed(|| !self.has(node)).await;
     }
 

@@ -7,7 +7,7 @@
 //!   agenda: events with their times, each an action on the state ── one at a time, in the order of time
 //!     │
 //!     ├─ servers    a log of committed operations, replicas of the real `zk::tree::Tree` that lag behind it
-//!     ├─ network    delays, losses, repetitions, partitions
+//!     ├─ network    delays, losses, repetitions, partitions; streams of objects
 //!     └─ machines   run, are frozen, are dead
 //! ```
 //!
@@ -18,6 +18,7 @@ mod turn;
 mod connections;
 mod machines;
 mod network;
+mod objects;
 mod proposals;
 mod servers;
 mod session;
@@ -34,7 +35,7 @@ use std::{
 use rand::{Rng as _, SeedableRng as _, rngs::SmallRng};
 use taskwork::{
     NodeId,
-    simulation::{Inbox, Opening, Pace, World as NodeWorld},
+    simulation::{Answer, Inbox, Opening, Pace, World as NodeWorld},
 };
 use tokio::{
     sync::Notify,
@@ -293,6 +294,10 @@ impl NodeWorld for World {
 
     fn waits(&self, from: NodeId, to: NodeId, job: u64, grant: u64, said: u8) -> bool {
         self.with(|state| state.is_under_way(from, to, (job, grant, said)))
+    }
+
+    fn ask(&self, from: NodeId, to: NodeId, question: Vec<u8>, answer: Answer) {
+        self.with(|state| state.ask(from, to, question, answer));
     }
 
     fn hang_up(&self, node: NodeId) {

@@ -44,6 +44,14 @@ impl State {
         });
     }
 
+    pub(super) fn is_cut(&self, from: MachineId, to: MachineId) -> bool {
+        self.network.cut.contains(&(from, to))
+    }
+
+    pub(super) fn inbox(&self, node: NodeId) -> Option<&Inbox> {
+        self.network.inboxes.get(&node)
+    }
+
     /// Returns whether a message about this subject is already in transit to a node.
     pub(super) fn is_under_way(&self, from: NodeId, to: NodeId, about: Subject) -> bool {
         self.network.under_way.get(&(from, to, about)).is_some_and(|&copies| copies > 0)
@@ -98,7 +106,7 @@ impl State {
         let (Some(sender), Some(receiver)) = (self.machines.of(from), self.machines.of(to)) else {
             return;
         };
-        let reached = !self.network.cut.contains(&(sender, receiver)) && !self.machines.is_dead(receiver);
+        let reached = !self.is_cut(sender, receiver) && !self.machines.is_dead(receiver);
         if !reached || !self.network.inboxes.contains_key(&to) {
             self.note(format_args!("{from} > {to} {} does not arrive", describe(&payload)));
             return self.report_unreachable(from, to);

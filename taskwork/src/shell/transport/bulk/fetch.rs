@@ -1,21 +1,13 @@
 //! The fetcher's side of a fetch: tries the owners in turn until the object is complete.
 
-use std::{
-    fmt, io,
-    sync::{Arc, atomic::Ordering::Relaxed},
-    time::Duration,
-};
+use std::{fmt, io, sync::atomic::Ordering::Relaxed, time::Duration};
 
 use bytes::Bytes;
-use quinn::RecvStream;
-use rand::Rng as _;
+use rand::{Rng as _, SeedableRng as _, rngs::SmallRng};
 use thiserror::Error;
-use tokio::{
-    task::JoinError,
-    time::{self, Instant},
-};
+use tokio::time::{self, Instant};
 
-use super::{super::Hub, hashing::Hashing, sink::Sink};
+use super::{BulkState, Stream, Streams, hashing::Hashing, sink::Sink};
 use crate::{
     id::NodeId,
     wire::{
@@ -24,23 +16,31 @@ use crate::{
     },
 };
 
-/// The reasons why a fetch failed, in total or from one owner.
+/// The reasons why an object was not fetched, in total or from one owner.
 #[derive(Debug, Error)]
-pub(crate) enum FetchError {
+#[non_exhaustive]
+pub enum FetchError {
+    /// No owner was named.
     #[error("no known member may have it")]
     NoOwner,
+    /// The node does not offer the object.
     #[error("the member does not have it")]
     Unknown,
+    /// The node serves its maximum number of requests.
     #[error("the member serves the maximum number of requests")]
     Busy,
+    /// The node is not a member, cannot be reached, or did not send the whole object.
     #[error("the transfer was cut off: {0}")]
     CutOff(String),
+    /// The node has sent another content.
     #[error("the content does not match its name")]
     Garbled,
+    /// The content cannot be written here.
     #[error("the content cannot be stored: {0}")]
     Sink(#[source] io::Error),
-    #[error("the content cannot be hashed: {0}")]
-    Hashing(#[source] JoinError),
+    /// The work of this node on the job is over.
+    #[error("the work on the job is over")]
+    Over,
 }
 
 /// The number of bytes hashed and passed to the sink at a time.
@@ -52,8 +52,9 @@ const PAUSE_MAX: Duration = Duration::from_millis(500);
 /// The number of contents with a wrong hash after which the fetch fails.
 const GARBLED_TIMES_MAX: usize = 3;
 
-pub(super) struct Fetch<S> {
-    hub: Arc<Hub>,
+pub(super) struct Fetch<'a, S> {
+    streams: &'a dyn Streams,
+    state: &'a BulkState,
     name: ObjectName,
     /// The hash of the received bytes.
     hashing: Hashing,
@@ -62,9 +63,9 @@ pub(super) struct Fetch<S> {
     sink: S,
 }
 
-impl<S: Sink> Fetch<S> {
-    pub(super) fn new(hub: Arc<Hub>, name: ObjectName, sink: S) -> Self {
-        Self { hub, name, hashing: Hashing::new(), got: 0, sink }
+impl<'a, S: Sink> Fetch<'a, S> {
+    pub(super) fn new(streams: &'a dyn Streams, state: &'a BulkState, name: ObjectName, sink: S) -> Self {
+        Self { streams, state, name, hashing: Hashing::new(), got: 0, sink }
     }
 
     /// Fetches from the owners in turn. Fails when no byte has been received for `patience`.
@@ -75,16 +76,18 @@ impl<S: Sink> Fetch<S> {
     ) -> Result<S, FetchError> {
         let (mut came, mut pause, mut garbled) = (Instant::now(), PAUSE_MIN, 0);
         let mut last = FetchError::NoOwner;
+        // Seeded, so that simulated runs can be replayed; nodes differ.
+        let mut random = SmallRng::seed_from_u64(self.streams.node().0 ^ self.name.bytes);
         loop {
             for owner in owners() {
                 let before = self.got;
                 match self.fetch_rest(owner).await {
                     Ok(()) => return Ok(self.sink),
-                    Err(error @ (FetchError::Sink(_) | FetchError::Hashing(_))) => return Err(error),
+                    Err(error @ (FetchError::Sink(_) | FetchError::Over)) => return Err(error),
                     Err(error) => last = error,
                 }
                 tracing::debug!(
-                    node = %self.hub.me, %owner, object = %self.name, got = self.got, %last,
+                    node = %self.streams.node(), %owner, object = %self.name, got = self.got, %last,
                     "an object could not be fetched from this member"
                 );
                 garbled += usize::from(matches!(last, FetchError::Garbled));
@@ -99,7 +102,7 @@ impl<S: Sink> Fetch<S> {
                 return Err(last);
             }
             // Randomised, so that fetchers that were rejected together do not retry together.
-            let chance = rand::rng().random_range(0.5..1.5);
+            let chance = random.random_range(0.5..1.5);
             time::sleep(pause.mul_f64(chance)).await;
             pause = (pause * 2).min(PAUSE_MAX);
         }
@@ -108,8 +111,8 @@ impl<S: Sink> Fetch<S> {
     /// Fetches the rest from an owner. On failure the received bytes are kept, unless their hash is wrong.
     pub(super) async fn fetch_rest(&mut self, owner: NodeId) -> Result<(), FetchError> {
         let mut stream = self.ask(owner).await?;
-        self.receive(&mut stream).await?;
-        if self.hashing.name().await.map_err(FetchError::Hashing)? == self.name {
+        self.receive(&mut *stream).await?;
+        if self.hashing.name().await.map_err(|_| FetchError::Over)? == self.name {
             return Ok(());
         }
         (self.hashing, self.got) = (Hashing::new(), 0);
@@ -118,19 +121,13 @@ impl<S: Sink> Fetch<S> {
     }
 
     /// Requests the rest of the content from an owner, and returns the stream with it.
-    async fn ask(&self, owner: NodeId) -> Result<RecvStream, FetchError> {
-        let connection = self.hub.reach(owner).await.map_err(FetchError::cut_off)?;
-        let Ok(opened) = time::timeout(self.hub.limits.dial, connection.open_bi()).await else {
-            // The maximum number of requests is open.
-            return Err(FetchError::Busy);
-        };
-        let (mut question, mut stream) = opened.map_err(FetchError::cut_off)?;
+    async fn ask(&self, owner: NodeId) -> Result<Box<dyn Stream>, FetchError> {
         let ask = codec::encode(&Ask { object: self.name, offset: self.got });
-        let ask = ask.map_err(FetchError::cut_off)?;
-        self.in_time(question.write_chunk(Bytes::from(ask))).await?;
-        question.finish().map_err(FetchError::cut_off)?;
+        let mut stream = self.streams.open(owner, ask.map_err(FetchError::cut_off)?).await?;
         let mut answer = [0; ANSWER_BYTES];
-        self.in_time(stream.read_exact(&mut answer)).await?;
+        if self.in_time(stream.read(&mut answer)).await? < ANSWER_BYTES {
+            return Err(FetchError::cut_off("it ends before the answer"));
+        }
         match codec::decode(&answer).map_err(FetchError::cut_off)? {
             Answer::Here => Ok(stream),
             Answer::Unknown => Err(FetchError::Unknown),
@@ -139,7 +136,7 @@ impl<S: Sink> Fetch<S> {
     }
 
     /// Passes the rest of the content to the sink, including the bytes received before a failure.
-    async fn receive(&mut self, stream: &mut RecvStream) -> Result<(), FetchError> {
+    async fn receive(&mut self, stream: &mut dyn Stream) -> Result<(), FetchError> {
         while self.left() > 0 {
             // Memory is allocated per block: the length in the name is not trusted.
             let mut block =
@@ -148,8 +145,8 @@ impl<S: Sink> Fetch<S> {
             let mut outcome = Ok(());
             while filled < block.len() && outcome.is_ok() {
                 match self.in_time(stream.read(&mut block[filled..])).await {
-                    Ok(Some(bytes)) => filled += bytes,
-                    Ok(None) => outcome = Err(FetchError::cut_off("it ends too early")),
+                    Ok(bytes @ 1..) => filled += bytes,
+                    Ok(0) => outcome = Err(FetchError::cut_off("it ends too early")),
                     Err(error) => outcome = Err(error),
                 }
             }
@@ -158,16 +155,16 @@ impl<S: Sink> Fetch<S> {
             outcome?;
         }
         match self.in_time(stream.read(&mut [0])).await? {
-            None => Ok(()),
-            Some(_) => Err(FetchError::cut_off("it is longer than its name specifies")),
+            0 => Ok(()),
+            _ => Err(FetchError::cut_off("it is longer than its name specifies")),
         }
     }
 
     async fn keep(&mut self, block: Vec<u8>) -> Result<(), FetchError> {
         let (bytes, block) = (block.len() as u64, Bytes::from(block));
-        self.hashing.add(block.clone()).await.map_err(FetchError::Hashing)?;
+        self.hashing.add(block.clone(), self.state.blocking).await.map_err(|_| FetchError::Over)?;
         self.got += bytes;
-        self.hub.bulk.received.fetch_add(bytes, Relaxed);
+        self.state.received.fetch_add(bytes, Relaxed);
         self.sink.take(block).await.map_err(FetchError::Sink)
     }
 
@@ -176,19 +173,16 @@ impl<S: Sink> Fetch<S> {
     }
 
     /// Performs one step of a transfer within the owner's time limit.
-    async fn in_time<T, E: fmt::Display>(
-        &self,
-        step: impl Future<Output = Result<T, E>>,
-    ) -> Result<T, FetchError> {
-        match time::timeout(self.hub.limits.bulk_progress, step).await {
-            Ok(done) => done.map_err(FetchError::cut_off),
+    async fn in_time<T>(&self, step: impl Future<Output = Result<T, FetchError>>) -> Result<T, FetchError> {
+        match time::timeout(self.state.progress, step).await {
+            Ok(done) => done,
             Err(_) => Err(FetchError::cut_off("timeout while waiting for data")),
         }
     }
 }
 
 impl FetchError {
-    fn cut_off(reason: impl fmt::Display) -> Self {
+    pub(crate) fn cut_off(reason: impl fmt::Display) -> Self {
         Self::CutOff(reason.to_string())
     }
 }

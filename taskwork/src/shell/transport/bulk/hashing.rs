@@ -4,38 +4,35 @@
 use bytes::Bytes;
 use tokio::task::{self, JoinError, JoinHandle};
 
-use super::object::Naming;
+use super::{Blocking, ObjectHasher};
 use crate::wire::bulk::ObjectName;
 
 /// Computes the name of a content from its blocks. The hash is up to one block behind.
 pub(super) enum Hashing {
-    Idle(Box<Naming>),
+    Idle(Box<ObjectHasher>),
     /// A block is being hashed on another thread.
-    Busy(JoinHandle<Box<Naming>>),
+    Busy(JoinHandle<Box<ObjectHasher>>),
 }
-
-/// Smaller blocks are hashed immediately: this takes less time than waking another thread.
-const ELSEWHERE_BYTES_MIN: usize = 32 << 10;
 
 impl Hashing {
     pub(super) fn new() -> Self {
-        Self::Idle(Box::new(Naming::new()))
+        Self::Idle(Box::new(ObjectHasher::new()))
     }
 
     /// Adds a block once the previous one has been hashed.
     ///
     /// # Errors
     /// If the runtime shuts down.
-    pub(super) async fn add(&mut self, block: Bytes) -> Result<(), JoinError> {
-        let mut naming = Box::new(self.settle().await?.clone());
-        *self = if block.len() < ELSEWHERE_BYTES_MIN {
-            naming.add(&block);
-            Self::Idle(naming)
-        } else {
+    pub(super) async fn add(&mut self, block: Bytes, blocking: Blocking) -> Result<(), JoinError> {
+        let mut hasher = Box::new(self.settle().await?.clone());
+        *self = if blocking.is_elsewhere(block.len()) {
             Self::Busy(task::spawn_blocking(move || {
-                naming.add(&block);
-                naming
+                hasher.add(&block);
+                hasher
             }))
+        } else {
+            hasher.add(&block);
+            Self::Idle(hasher)
         };
         Ok(())
     }
@@ -48,12 +45,12 @@ impl Hashing {
         Ok(self.settle().await?.name())
     }
 
-    async fn settle(&mut self) -> Result<&Naming, JoinError> {
+    async fn settle(&mut self) -> Result<&ObjectHasher, JoinError> {
         if let Self::Busy(busy) = self {
             *self = Self::Idle(busy.await?);
         }
         match self {
-            Self::Idle(naming) => Ok(naming),
+            Self::Idle(hasher) => Ok(hasher),
             Self::Busy(_) => unreachable!("it has just been waited for"),
         }
     }

@@ -9,6 +9,8 @@
 //!
 //! **Names.** An object is named by its BLAKE3 hash and its length, so the name verifies the content.
 //!
+//! **Content.** An object is in memory, or is read in parts from a file or another [`ObjectContent`] while it is served.
+//!
 //! **Trees.** A node can offer an object while fetching it, as far as it was received. Each fetcher verifies the
 //! content itself. Nodes must not wait for each other in a cycle: the caller orders them.
 //!
@@ -21,6 +23,9 @@
 //!
 //! **Cancellation.** Dropping a fetch stops the stream, and with it the owner.
 
+mod blocking;
+#[cfg(test)]
+mod companion_tests;
 mod fetch;
 mod hashing;
 mod object;
@@ -28,45 +33,77 @@ mod objects;
 mod reach;
 mod serve;
 mod sink;
+mod streams;
 #[cfg(test)]
 mod tests;
 
 use std::{
     fmt,
-    sync::{Arc, atomic::AtomicU64},
+    sync::{Arc, Weak, atomic::AtomicU64},
     time::Duration,
 };
 
-use tokio::sync::Semaphore;
+use tokio::{
+    runtime::Handle,
+    sync::{OwnedSemaphorePermit, Semaphore},
+};
 
-pub(super) use self::serve::serve;
-use self::{fetch::Fetch, objects::Objects, reach::Dials};
-pub(crate) use self::{
+pub(crate) use self::blocking::Blocking;
+use self::{fetch::Fetch, object::ObjectReader, objects::Objects};
+pub use self::{
     fetch::FetchError,
+    object::{ObjectContent, ObjectHasher},
+};
+pub(crate) use self::{
     object::{Filling, Object},
     objects::Offer,
-    sink::Sink,
+    sink::{FileSink, Sink},
+    streams::{Opening, Reading, Stream, Streams},
 };
-use super::{Hub, TransportLimits};
-use crate::{id::NodeId, wire::bulk::ObjectName};
-
-/// A lower priority than that of messages of any size.
-const BULK_PRIORITY: i32 = -1;
+pub(super) use self::{
+    reach::{Dials, OverQuic},
+    serve::serve,
+};
+use super::TransportLimits;
+use crate::{
+    id::NodeId,
+    wire::{
+        bulk::{Answer, Ask, ObjectName},
+        codec,
+    },
+};
 
 /// A node's objects, and their exchange with other nodes. Clones share the state.
 #[derive(Debug, Clone)]
-pub(crate) struct Bulk(Arc<Hub>);
+pub(crate) struct Bulk {
+    streams: Arc<dyn Streams>,
+    state: Arc<BulkState>,
+    /// Runs the fetches of threads that have another runtime, or none.
+    runtime: Handle,
+}
 
-/// The state of the exchange in the endpoint.
+/// A [`Bulk`] that does not keep the node's endpoint open.
+#[derive(Debug, Clone)]
+pub(crate) struct WeakBulk {
+    streams: Weak<dyn Streams>,
+    state: Arc<BulkState>,
+    runtime: Handle,
+}
+
+/// The state of the exchange of a node.
 #[derive(Debug)]
-pub(super) struct BulkState {
+pub(crate) struct BulkState {
     objects: Arc<Objects>,
     /// Permits for serving requests.
-    serving: Semaphore,
+    serving: Arc<Semaphore>,
+    #[cfg(test)]
+    served_max: usize,
     /// Permits for fetching objects.
     fetching: Semaphore,
-    dials: Dials,
-    /// The bytes of objects passed to QUIC for sending.
+    /// The timeout for the next bytes of an object, on both sides.
+    progress: Duration,
+    blocking: Blocking,
+    /// The bytes of objects passed to the transport for sending.
     sent: AtomicU64,
     /// The bytes of objects received.
     received: AtomicU64,
@@ -84,16 +121,38 @@ pub(crate) struct BulkFigures {
 
 /// The reason why a request was not served.
 #[derive(Debug)]
-struct Refusal(String);
+pub(crate) struct Refusal(String);
+
+/// A request that is being served.
+pub(crate) struct Serving {
+    object: Object,
+    pub(crate) reader: ObjectReader,
+    _place: OwnedSemaphorePermit,
+}
 
 impl Bulk {
-    pub(super) fn new(hub: &Arc<Hub>) -> Self {
-        Self(Arc::clone(hub))
+    /// Must be called on the runtime of the node.
+    pub(crate) fn new(streams: Arc<dyn Streams>, state: Arc<BulkState>) -> Self {
+        Self { streams, state, runtime: Handle::current() }
+    }
+
+    pub(crate) fn downgrade(&self) -> WeakBulk {
+        let Self { streams, state, runtime } = self;
+        WeakBulk { streams: Arc::downgrade(streams), state: Arc::clone(state), runtime: runtime.clone() }
+    }
+
+    pub(crate) fn blocking(&self) -> Blocking {
+        self.state.blocking
+    }
+
+    /// Returns the runtime of the node.
+    pub(crate) fn runtime(&self) -> &Handle {
+        &self.runtime
     }
 
     /// Offers an object to the other members until the offer is dropped.
     pub(crate) fn offer(&self, object: Object) -> Offer {
-        self.0.bulk.objects.offer(object)
+        self.state.objects.offer(object)
     }
 
     /// Fetches an object into a sink, from each owner in turn; `owners` is called in each round. If one fails, the
@@ -113,32 +172,69 @@ impl Bulk {
         patience: Duration,
     ) -> Result<S, FetchError> {
         // Fetches take a bounded time, so this wait does as well.
-        let _place = self.0.bulk.fetching.acquire().await.expect("it is never closed");
-        Fetch::new(Arc::clone(&self.0), name, sink).run(owners, patience).await
+        let _place = self.state.fetching.acquire().await.expect("it is never closed");
+        Fetch::new(&*self.streams, &self.state, name, sink).run(owners, patience).await
     }
 
     #[cfg(test)]
     pub(crate) fn figures(&self) -> BulkFigures {
         use std::sync::atomic::Ordering::Relaxed;
-        let BulkState { sent, received, serving, .. } = &self.0.bulk;
+        let BulkState { sent, received, serving, served_max, .. } = &*self.state;
         BulkFigures {
             sent_bytes: sent.load(Relaxed),
             received_bytes: received.load(Relaxed),
-            served: self.0.limits.bulk_served_max - serving.available_permits(),
+            served: served_max - serving.available_permits(),
         }
     }
 }
 
+impl WeakBulk {
+    /// Offers an object, as [`Bulk::offer`].
+    pub(crate) fn offer(&self, object: Object) -> Offer {
+        self.state.objects.offer(object)
+    }
+
+    /// Returns the exchange, unless the node has given up its seat.
+    pub(crate) fn upgrade(&self) -> Option<Bulk> {
+        let (streams, state) = (self.streams.upgrade()?, Arc::clone(&self.state));
+        Some(Bulk { streams, state, runtime: self.runtime.clone() })
+    }
+}
+
 impl BulkState {
-    pub(super) fn new(limits: &TransportLimits) -> Self {
+    pub(crate) fn new(limits: &TransportLimits) -> Self {
         Self {
             objects: Arc::default(),
-            serving: Semaphore::new(limits.bulk_served_max),
+            serving: Arc::new(Semaphore::new(limits.bulk_served_max)),
+            #[cfg(test)]
+            served_max: limits.bulk_served_max,
             fetching: Semaphore::new(limits.bulk_fetched_max),
-            dials: Dials::default(),
+            progress: limits.bulk_progress,
+            blocking: limits.blocking,
             sent: AtomicU64::new(0),
             received: AtomicU64::new(0),
         }
+    }
+
+    /// Returns the answer to an encoded request, and if it is [`Answer::Here`], the content.
+    pub(crate) fn answer(&self, question: &[u8]) -> Result<(Answer, Option<Serving>), Refusal> {
+        let Ask { object: name, offset } = codec::decode(question).map_err(Refusal::because)?;
+        if offset > name.bytes {
+            return Err(Refusal::because("the offset is beyond the end of the object"));
+        }
+        let Some(object) = self.objects.get(name) else { return Ok((Answer::Unknown, None)) };
+        let Ok(place) = Arc::clone(&self.serving).try_acquire_owned() else {
+            return Ok((Answer::Busy, None));
+        };
+        let reader = object.read_from(offset, self.blocking);
+        Ok((Answer::Here, Some(Serving { object, reader, _place: place })))
+    }
+}
+
+impl Serving {
+    /// Records that a member has received the whole object.
+    pub(crate) fn on_taken(&self, by: NodeId) {
+        self.object.add_taker(by);
     }
 }
 

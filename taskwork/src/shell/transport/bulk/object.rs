@@ -1,34 +1,68 @@
 //! A byte object: immutable bytes, named by their hash. An incomplete object is served as far as it was received, so
 //! that a chain of nodes takes little longer than a single transfer.
 
-use std::{collections::BTreeSet, io, sync::Arc};
+use std::{collections::BTreeSet, fmt, fs, io, os::unix::fs::FileExt as _, sync::Arc};
 
 use blake3::Hasher;
 use bytes::Bytes;
 use tokio::sync::watch;
 
-use super::sink::Sink;
+use super::{Blocking, sink::Sink};
 use crate::{id::NodeId, wire::bulk::ObjectName};
 
-/// A byte object in memory. Clones share the bytes.
+/// A byte object. Clones share the bytes.
 #[derive(Debug, Clone)]
 pub(crate) struct Object {
     name: ObjectName,
-    content: Arc<watch::Sender<Content>>,
+    content: Content,
     /// The members that have fetched it completely from this node.
     takers: Arc<watch::Sender<BTreeSet<NodeId>>>,
 }
 
+#[derive(Clone)]
+enum Content {
+    Memory(Arc<watch::Sender<Received>>),
+    /// It is read in parts while it is served.
+    Elsewhere(Arc<dyn ObjectContent>),
+}
+
 /// The content received so far.
 #[derive(Debug, Default)]
-struct Content {
+pub(crate) struct Received {
     pieces: Vec<Bytes>,
     stage: Stage,
 }
 
+/// A content outside of memory, such as a file.
+pub trait ObjectContent: Send + Sync + 'static {
+    /// Returns the bytes from an offset, at most `bytes_max`, and none at the end. It is called on threads that may
+    /// block. The same offset always has the same bytes; otherwise fetchers reject the content.
+    ///
+    /// # Errors
+    /// If they cannot be read. The fetcher continues at its next owner.
+    fn part(&self, offset: u64, bytes_max: usize) -> io::Result<Vec<u8>>;
+}
+
+impl ObjectContent for fs::File {
+    fn part(&self, offset: u64, bytes_max: usize) -> io::Result<Vec<u8>> {
+        let mut bytes = vec![0; bytes_max];
+        let mut filled = 0;
+        while filled < bytes_max {
+            match self.read_at(&mut bytes[filled..], offset + filled as u64) {
+                Ok(0) => break,
+                Ok(read) => filled += read,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        bytes.truncate(filled);
+        Ok(bytes)
+    }
+}
+
 /// The completeness of a content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) enum Stage {
+pub(crate) enum Stage {
     /// More data will follow.
     #[default]
     Coming,
@@ -42,25 +76,45 @@ pub(super) enum Stage {
 #[derive(Debug)]
 pub(crate) struct Filling {
     object: Object,
+    content: Arc<watch::Sender<Received>>,
 }
 
-/// Reads an object from an offset, as data arrives.
-pub(super) struct Reading {
-    content: watch::Receiver<Content>,
-    /// The number of pieces that were read or skipped.
-    pieces: usize,
-    /// The number of bytes after these pieces that were read or will be skipped.
-    passed: u64,
+/// Reads an object from an offset.
+pub(crate) enum ObjectReader {
+    /// As data arrives.
+    Memory {
+        content: watch::Receiver<Received>,
+        /// The number of pieces that were read or skipped.
+        pieces: usize,
+        /// The number of bytes after these pieces that were read or will be skipped.
+        passed: u64,
+    },
+    Elsewhere {
+        content: Arc<dyn ObjectContent>,
+        /// The bytes that were read in advance.
+        block: Bytes,
+        /// The offset of the next block.
+        offset: u64,
+        end: u64,
+        blocking: Blocking,
+    },
 }
+
+/// The number of bytes of a content outside of memory that are read at a time.
+const BLOCK_BYTES: usize = 512 << 10;
 
 /// The rest of an object will not arrive.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the rest of the object will not arrive here")]
-pub(super) struct Never;
+pub(crate) enum Never {
+    #[error("the rest of the object will not arrive here")]
+    Abandoned,
+    #[error("the object cannot be read: {0}")]
+    Unreadable(String),
+}
 
-/// Computes the name of a content from its pieces.
-#[derive(Clone)]
-pub(super) struct Naming {
+/// Computes the name of a content from its parts.
+#[derive(Clone, Debug, Default)]
+pub struct ObjectHasher {
     hasher: Hasher,
     bytes: u64,
 }
@@ -72,23 +126,30 @@ impl Object {
         Self::with(Self::name_of(&pieces), pieces, Stage::Complete)
     }
 
+    /// Creates an object of a content outside of memory. The name is verified only by fetchers.
+    pub(crate) fn elsewhere(name: ObjectName, content: Arc<dyn ObjectContent>) -> Self {
+        Self { name, content: Content::Elsewhere(content), takers: Arc::default() }
+    }
+
     /// Returns the name of a content, given in pieces.
     pub(crate) fn name_of<P: AsRef<[u8]>>(pieces: impl IntoIterator<Item = P>) -> ObjectName {
-        let mut naming = Naming::new();
+        let mut hasher = ObjectHasher::new();
         for piece in pieces {
-            naming.add(piece.as_ref());
+            hasher.add(piece.as_ref());
         }
-        naming.name()
+        hasher.name()
     }
 
     /// Creates an object that the caller fills. The content is not verified here, but by each fetcher.
     pub(crate) fn to_be_filled(name: ObjectName) -> Filling {
-        Filling { object: Self::with(name, Vec::new(), Stage::Coming) }
+        let content = Arc::new(watch::Sender::default());
+        let object = Self { name, content: Content::Memory(Arc::clone(&content)), takers: Arc::default() };
+        Filling { object, content }
     }
 
     fn with(name: ObjectName, pieces: Vec<Bytes>, stage: Stage) -> Self {
-        let content = Arc::new(watch::Sender::new(Content { pieces, stage }));
-        Self { name, content, takers: Arc::default() }
+        let content = Arc::new(watch::Sender::new(Received { pieces, stage }));
+        Self { name, content: Content::Memory(content), takers: Arc::default() }
     }
 
     /// Creates an object with a wrong name.
@@ -102,17 +163,23 @@ impl Object {
     }
 
     pub(super) fn stage(&self) -> Stage {
-        self.content.borrow().stage
+        match &self.content {
+            Content::Memory(received) => received.borrow().stage,
+            Content::Elsewhere(_) => Stage::Complete,
+        }
     }
 
     /// Returns whether both are clones of the same object.
     pub(super) fn is_same(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.content, &other.content)
+        Arc::ptr_eq(&self.takers, &other.takers)
     }
 
-    /// Returns the pieces received so far, without copying.
+    /// Returns the pieces in memory, as far as received, without copying.
     pub(crate) fn pieces(&self) -> Vec<Bytes> {
-        self.content.borrow().pieces.clone()
+        match &self.content {
+            Content::Memory(received) => received.borrow().pieces.clone(),
+            Content::Elsewhere(_) => Vec::new(),
+        }
     }
 
     /// Records that a member has fetched the object completely from this node.
@@ -127,8 +194,16 @@ impl Object {
         let _ = takers.wait_for(|takers| takers.len() >= members).await;
     }
 
-    pub(super) fn read_from(&self, offset: u64) -> Reading {
-        Reading { content: self.content.subscribe(), pieces: 0, passed: offset }
+    pub(super) fn read_from(&self, offset: u64, blocking: Blocking) -> ObjectReader {
+        match &self.content {
+            Content::Memory(received) => {
+                ObjectReader::Memory { content: received.subscribe(), pieces: 0, passed: offset }
+            }
+            Content::Elsewhere(content) => {
+                let (content, end) = (Arc::clone(content), self.name.bytes);
+                ObjectReader::Elsewhere { content, block: Bytes::new(), offset, end, blocking }
+            }
+        }
     }
 }
 
@@ -139,19 +214,19 @@ impl Filling {
     }
 
     pub(crate) fn add(&self, bytes: Bytes) {
-        self.object.content.send_modify(|content| content.pieces.push(bytes));
+        self.content.send_modify(|content| content.pieces.push(bytes));
     }
 
     /// Marks the content as complete. The caller has verified it.
     pub(crate) fn complete(self) -> Object {
-        self.object.content.send_modify(|content| content.stage = Stage::Complete);
+        self.content.send_modify(|content| content.stage = Stage::Complete);
         self.object.clone()
     }
 }
 
 impl Drop for Filling {
     fn drop(&mut self) {
-        self.object.content.send_if_modified(|content| {
+        self.content.send_if_modified(|content| {
             let cut_off = content.stage == Stage::Coming;
             if cut_off {
                 content.stage = Stage::Failed;
@@ -174,42 +249,98 @@ impl Sink for Filling {
     }
 }
 
-impl Reading {
+impl ObjectReader {
     /// Waits for data, and returns at most `bytes_max` bytes without copying; `None` at the end.
-    pub(super) async fn next(&mut self, bytes_max: usize) -> Result<Option<Bytes>, Never> {
-        loop {
-            let known = self.pieces;
-            // The receiver keeps only the latest value, and fails after the last clone of the object.
-            let arrived = |content: &Content| content.pieces.len() > known || content.stage != Stage::Coming;
-            let content = self.content.wait_for(arrived).await.map_err(|_| Never)?;
-            let Some(piece) = content.pieces.get(self.pieces) else {
-                return if content.stage == Stage::Complete { Ok(None) } else { Err(Never) };
-            };
-            let length = piece.len() as u64;
-            if self.passed >= length {
-                (self.pieces, self.passed) = (self.pieces + 1, self.passed - length);
-                continue;
+    pub(crate) async fn next(&mut self, bytes_max: usize) -> Result<Option<Bytes>, Never> {
+        match self {
+            Self::Memory { content, pieces, passed } => {
+                next_received(content, (pieces, passed), bytes_max).await
             }
-            let start = usize::try_from(self.passed).unwrap_or(usize::MAX);
-            let slice = piece.slice(start..piece.len().min(start.saturating_add(bytes_max)));
-            self.passed += slice.len() as u64;
-            return Ok(Some(slice));
+            Self::Elsewhere { content, block, offset, end, blocking } => {
+                if block.is_empty() {
+                    let left = usize::try_from(*end - *offset).unwrap_or(usize::MAX).min(BLOCK_BYTES);
+                    if left == 0 {
+                        return Ok(None);
+                    }
+                    let (content, from) = (Arc::clone(content), *offset);
+                    let read = blocking.run(left, move || content.part(from, left)).await;
+                    let read = read.map_err(|error| Never::Unreadable(error.to_string()))?;
+                    if read.is_empty() || read.len() > left {
+                        return Err(Never::Unreadable("its length does not match its name".to_owned()));
+                    }
+                    *offset += read.len() as u64;
+                    *block = read.into();
+                }
+                Ok(Some(block.split_to(block.len().min(bytes_max))))
+            }
         }
     }
 }
 
-impl Naming {
-    pub(super) fn new() -> Self {
-        Self { hasher: Hasher::new(), bytes: 0 }
+/// Returns the next bytes that were received, at this position.
+async fn next_received(
+    content: &mut watch::Receiver<Received>,
+    (pieces, passed): (&mut usize, &mut u64),
+    bytes_max: usize,
+) -> Result<Option<Bytes>, Never> {
+    loop {
+        let known = *pieces;
+        // The receiver keeps only the latest value, and fails after the last clone of the object.
+        let arrived = |content: &Received| content.pieces.len() > known || content.stage != Stage::Coming;
+        let content = content.wait_for(arrived).await.map_err(|_| Never::Abandoned)?;
+        let Some(piece) = content.pieces.get(*pieces) else {
+            return if content.stage == Stage::Complete { Ok(None) } else { Err(Never::Abandoned) };
+        };
+        let length = piece.len() as u64;
+        if *passed >= length {
+            (*pieces, *passed) = (*pieces + 1, *passed - length);
+            continue;
+        }
+        let start = usize::try_from(*passed).unwrap_or(usize::MAX);
+        let slice = piece.slice(start..piece.len().min(start.saturating_add(bytes_max)));
+        *passed += slice.len() as u64;
+        return Ok(Some(slice));
+    }
+}
+
+impl fmt::Debug for Content {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Memory(_) => "Memory",
+            Self::Elsewhere(_) => "Elsewhere",
+        })
+    }
+}
+
+impl ObjectHasher {
+    /// Creates a hasher of an empty content.
+    pub fn new() -> Self {
+        Self::default()
     }
 
-    pub(super) fn add(&mut self, piece: &[u8]) {
-        self.hasher.update(piece);
-        self.bytes += piece.len() as u64;
+    /// Reads a content once, and returns its name.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub fn name_of(content: &dyn ObjectContent) -> io::Result<ObjectName> {
+        let mut hasher = Self::new();
+        loop {
+            let block = content.part(hasher.bytes, BLOCK_BYTES)?;
+            if block.is_empty() {
+                return Ok(hasher.name());
+            }
+            hasher.add(&block);
+        }
+    }
+
+    /// Appends a part of the content.
+    pub fn add(&mut self, part: &[u8]) {
+        self.hasher.update(part);
+        self.bytes += part.len() as u64;
     }
 
     /// Returns the name of the content so far.
-    pub(super) fn name(&self) -> ObjectName {
+    pub fn name(&self) -> ObjectName {
         ObjectName { hash: *self.hasher.finalize().as_bytes(), bytes: self.bytes }
     }
 }
@@ -218,11 +349,13 @@ impl Naming {
 mod tests {
     use super::*;
 
+    const BLOCKING: Blocking = Blocking { bytes_min: usize::MAX };
+
     fn parts() -> Object {
         Object::new([&b"abc"[..], b"", b"defgh"].map(Bytes::from_static))
     }
 
-    async fn rest(mut reading: Reading) -> Result<Vec<u8>, Never> {
+    async fn rest(mut reading: ObjectReader) -> Result<Vec<u8>, Never> {
         let mut read = Vec::new();
         while let Some(slice) = reading.next(2).await? {
             assert!((1..=2).contains(&slice.len()), "{slice:?}");
@@ -246,14 +379,14 @@ mod tests {
         let object = parts();
         for offset in 0..=9 {
             let expected = b"abcdefgh".get(usize::try_from(offset).unwrap()..).unwrap_or_default();
-            assert_eq!(rest(object.read_from(offset)).await.unwrap(), expected, "from {offset}");
+            assert_eq!(rest(object.read_from(offset, BLOCKING)).await.unwrap(), expected, "from {offset}");
         }
     }
 
     #[tokio::test]
     async fn incomplete_object_is_read_as_data_arrives() {
         let filling = Object::to_be_filled(parts().name());
-        let mut reading = filling.object().read_from(2);
+        let mut reading = filling.object().read_from(2, BLOCKING);
         filling.add(Bytes::from_static(b"a"));
         filling.add(Bytes::from_static(b"bc"));
         assert_eq!(reading.next(9).await, Ok(Some(Bytes::from_static(b"c"))));
@@ -264,17 +397,17 @@ mod tests {
         assert_eq!(next, Ok(Some(Bytes::from_static(b"defgh"))));
         let object = filling.complete();
         assert_eq!(reading.next(9).await, Ok(None));
-        assert_eq!(rest(object.read_from(0)).await.unwrap(), b"abcdefgh");
+        assert_eq!(rest(object.read_from(0, BLOCKING)).await.unwrap(), b"abcdefgh");
     }
 
     #[tokio::test]
     async fn readers_of_an_abandoned_object_get_an_error() {
         let filling = Object::to_be_filled(parts().name());
         filling.add(Bytes::from_static(b"a"));
-        let readings = [filling.object().read_from(0), filling.object().read_from(5)];
+        let readings = [0, 5].map(|offset| filling.object().read_from(offset, BLOCKING));
         drop(filling);
         for reading in readings {
-            assert_eq!(rest(reading).await, Err(Never));
+            assert_eq!(rest(reading).await, Err(Never::Abandoned));
         }
     }
 }

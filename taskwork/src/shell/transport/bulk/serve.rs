@@ -8,18 +8,18 @@ use tokio::time;
 
 use super::{
     super::{Hub, limits::PIECE_BYTES},
-    BULK_PRIORITY, Refusal,
+    Refusal,
 };
 use crate::{
     id::NodeId,
-    wire::{
-        bulk::{ASK_BYTES_MAX, Answer, Ask},
-        codec,
-    },
+    wire::{bulk::ASK_BYTES_MAX, codec},
 };
 
 /// The error code of a stream with an invalid request or an incomplete object.
 const GIVEN_UP: u32 = 1;
+
+/// A lower priority than that of messages of any size.
+const BULK_PRIORITY: i32 = -1;
 
 /// Serves one request of a member. Returns when the fetcher has all bytes, has dropped the fetch, or accepts no
 /// data within the time limit.
@@ -34,42 +34,27 @@ pub(in super::super) async fn serve(hub: &Hub, to: NodeId, mut answer: SendStrea
 async fn answered(
     hub: &Hub,
     to: NodeId,
-    answer: &mut SendStream,
+    stream: &mut SendStream,
     question: &mut RecvStream,
 ) -> Result<(), Refusal> {
-    let ask = in_time(hub, question.read_to_end(ASK_BYTES_MAX)).await?;
-    let Ask { object: name, offset } = codec::decode(&ask).map_err(Refusal::because)?;
-    if offset > name.bytes {
-        return Err(Refusal::because("the offset is beyond the end of the object"));
-    }
+    let question = in_time(hub, question.read_to_end(ASK_BYTES_MAX)).await?;
+    let (answer, serving) = hub.bulk.answer(&question)?;
     // Fails only if the stream is closed, in which case the next write fails as well.
-    let _ = answer.set_priority(BULK_PRIORITY);
-    let Some(object) = hub.bulk.objects.get(name) else {
-        return send_answer(hub, answer, Answer::Unknown, true).await;
+    let _ = stream.set_priority(BULK_PRIORITY);
+    let answer = codec::encode(&answer).map_err(Refusal::because)?;
+    in_time(hub, stream.write_chunk(Bytes::from(answer))).await?;
+    let Some(mut serving) = serving else {
+        return stream.finish().map_err(Refusal::because);
     };
-    let Ok(_place) = hub.bulk.serving.try_acquire() else {
-        return send_answer(hub, answer, Answer::Busy, true).await;
-    };
-    send_answer(hub, answer, Answer::Here, false).await?;
-    let mut reading = object.read_from(offset);
-    while let Some(slice) = in_time(hub, reading.next(PIECE_BYTES)).await? {
+    while let Some(slice) = in_time(hub, serving.reader.next(PIECE_BYTES)).await? {
         let bytes = slice.len() as u64;
-        in_time(hub, answer.write_chunk(slice)).await?;
+        in_time(hub, stream.write_chunk(slice)).await?;
         hub.bulk.sent.fetch_add(bytes, Relaxed);
     }
-    answer.finish().map_err(Refusal::because)?;
+    stream.finish().map_err(Refusal::because)?;
     // Written data occupies memory until it is acknowledged, so the slot is released only then.
-    if in_time(hub, answer.stopped()).await?.is_none() {
-        object.add_taker(to);
-    }
-    Ok(())
-}
-
-async fn send_answer(hub: &Hub, stream: &mut SendStream, answer: Answer, last: bool) -> Result<(), Refusal> {
-    let encoded = codec::encode(&answer).map_err(Refusal::because)?;
-    in_time(hub, stream.write_chunk(Bytes::from(encoded))).await?;
-    if last {
-        stream.finish().map_err(Refusal::because)?;
+    if in_time(hub, stream.stopped()).await?.is_none() {
+        serving.on_taken(to);
     }
     Ok(())
 }

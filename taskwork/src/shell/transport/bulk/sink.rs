@@ -1,8 +1,10 @@
 //! The destination of a fetched object.
 
-use std::{future::Future, io};
+use std::{fs, future::Future, io, os::unix::fs::FileExt as _, sync::Arc};
 
 use bytes::Bytes;
+
+use super::Blocking;
 
 /// Receives the bytes of an object in order. While it does not accept data, the owner sends no more than QUIC's
 /// window.
@@ -42,6 +44,36 @@ impl Sink for Vec<Bytes> {
 
     async fn clear(&mut self) -> io::Result<()> {
         Self::clear(self);
+        Ok(())
+    }
+}
+
+/// Writes the content to a file, from its beginning.
+#[derive(Debug)]
+pub(crate) struct FileSink {
+    file: Arc<fs::File>,
+    /// The number of bytes written.
+    written: u64,
+    blocking: Blocking,
+}
+
+impl FileSink {
+    pub(crate) fn new(file: fs::File, blocking: Blocking) -> Self {
+        Self { file: Arc::new(file), written: 0, blocking }
+    }
+}
+
+impl Sink for FileSink {
+    async fn take(&mut self, bytes: Bytes) -> io::Result<()> {
+        let (file, position, length) = (Arc::clone(&self.file), self.written, bytes.len());
+        self.blocking.run(length, move || file.write_all_at(&bytes, position)).await?;
+        self.written += length as u64;
+        Ok(())
+    }
+
+    /// Keeps the file's length: the content that follows is as long.
+    async fn clear(&mut self) -> io::Result<()> {
+        self.written = 0;
         Ok(())
     }
 }

@@ -29,21 +29,21 @@ use crate::wire::{
     codec,
 };
 
-const MIB: usize = 1 << 20;
+pub(super) const MIB: usize = 1 << 20;
 
 /// Returns a content without repetitions.
-fn content(bytes: usize) -> Bytes {
+pub(super) fn content(bytes: usize) -> Bytes {
     let numbers =
         (0..bytes.div_ceil(8) as u64).flat_map(|k| k.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes());
     numbers.take(bytes).collect::<Vec<u8>>().into()
 }
 
-fn bulk(test_node: &TestNode) -> Bulk {
+pub(super) fn bulk(test_node: &TestNode) -> Bulk {
     test_node.transport.bulk()
 }
 
 /// Creates nodes that know each other.
-fn test_nodes<const N: usize>(limits: &TransportLimits) -> [TestNode; N] {
+pub(super) fn test_nodes<const N: usize>(limits: &TransportLimits) -> [TestNode; N] {
     let test_nodes = std::array::from_fn(|k| TestNode::with(k as u64 + 1, limits.clone()));
     for one in &test_nodes {
         for other in test_nodes.iter().filter(|other| other.node != one.node) {
