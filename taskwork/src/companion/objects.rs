@@ -32,7 +32,7 @@ use crate::{
 /// A node serves 16 requests and fetches 8 objects at a time, for all its jobs; further fetches wait.
 ///
 /// ```
-/// use std::{io, time::Duration};
+/// use std::time::Duration;
 /// use taskwork::companion::{CompanionContext, CompanionEvent, FetchError, ObjectName};
 ///
 /// /// Fetches an index from the node that has it, and becomes another owner of it.
