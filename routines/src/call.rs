@@ -1,14 +1,16 @@
-//! One call on this node, on the thread of its caller: a direct call, or a nested one.
+//! One call on this node, on the thread of its caller: a direct call, or a nested one, which advances with its caller.
 
-use std::time::{Duration, Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use serde_json::value::RawValue;
 
 use crate::{
     host::Host,
-    library::LATEST_AGE_MAX,
     resource::{Files, Local},
-    runtime::{ANSWER_LATE_MAX, CRASHES_MAX, Event, Installed, LOADS_MAX, NestedCall, Runtime},
+    runtime::{ANSWER_LATE_MAX, CRASHES_MAX, Event, Installed, LOADS_MAX, Runtime},
     store::Outcome,
     wire::{CallError, EntryKind, ErrorKind, Step},
 };
@@ -16,13 +18,23 @@ use crate::{
 /// The maximum time between two checks whether the call is abandoned or late.
 const CHECK: Duration = Duration::from_millis(20);
 
+/// A call on this node. Its process is stopped if this is dropped before the end.
 #[derive(Debug)]
 pub(crate) struct CallHere<'a> {
-    pub(crate) argument: Box<RawValue>,
-    pub(crate) depth: u32,
-    /// The time limit from now on. That of the routine starts when a runtime has loaded it.
-    pub(crate) limit: Option<Duration>,
-    pub(crate) installed: &'a Installed,
+    host: &'a Host,
+    installed: Arc<Installed>,
+    argument: Box<RawValue>,
+    depth: u32,
+    deadline: Option<Deadline>,
+    files: Files<'a>,
+    /// Whether the files are here, and the argument has their paths.
+    is_local: bool,
+    runtime: Option<Runtime>,
+    /// Whether the runtime has the call.
+    is_sent: bool,
+    /// The number of new runtimes in a row that have not loaded the routine, and of those that were lost with the call.
+    loads: u32,
+    crashes: u32,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -37,145 +49,160 @@ impl Deadline {
     }
 }
 
-/// The end of an attempt.
+/// The state of an attempt.
 enum Attempt {
+    Runs,
     Ended(Outcome),
-    /// The runtime was lost, with this reason, and whether it had the call.
-    Lost(String, bool),
+    /// The runtime was lost, for this reason.
+    Lost(String),
 }
 
-impl CallHere<'_> {
-    /// Makes the call. If it is abandoned, its process is stopped.
-    pub(crate) fn run(&self, host: &Host, is_abandoned: &dyn Fn() -> bool) -> Outcome {
-        let package = &self.installed.package;
-        if package.description.kind == EntryKind::Search {
-            let reason = format!("{} is a search, not a function", package.name());
-            return failed(ErrorKind::Invalid, reason);
+impl<'a> CallHere<'a> {
+    /// Creates a call with a time limit from now on. That of the routine starts when a runtime has loaded it.
+    pub(crate) fn new(
+        host: &'a Host,
+        installed: Arc<Installed>,
+        argument: Box<RawValue>,
+        depth: u32,
+        limit: Option<Duration>,
+    ) -> Self {
+        Self {
+            host,
+            installed,
+            argument,
+            depth,
+            deadline: limit.map(Deadline::after),
+            files: Files::new(&host.resources, &host.store),
+            is_local: false,
+            runtime: None,
+            is_sent: false,
+            loads: 0,
+            crashes: 0,
         }
-        let deadline = self.limit.map(Deadline::after);
-        let mut files = Files::new(&host.resources, &host.store);
-        let argument = match self.localise(&mut files, host, deadline, is_abandoned) {
-            Ok(argument) => argument,
-            Err(failed) => return failed,
-        };
-        let (mut loads, mut crashes) = (0, 0);
+    }
+
+    /// Makes the call. If it is abandoned, its process is stopped.
+    pub(crate) fn run(mut self, is_abandoned: &dyn Fn() -> bool) -> Outcome {
         loop {
-            let mut runtime = match host.runtime(package) {
+            if let Some(outcome) = self.advance() {
+                return outcome;
+            }
+            if is_abandoned() {
+                return failed(ErrorKind::Timeout, "the call was abandoned".to_owned());
+            }
+            let left = self.deadline.map_or(CHECK, |end| end.at.saturating_duration_since(Instant::now()));
+            match &self.runtime {
+                Some(runtime) => runtime.wait(left.min(CHECK)),
+                None => self.host.resources.wait(left.min(CHECK)),
+            }
+        }
+    }
+
+    pub(crate) fn runtime(&self) -> Option<&Runtime> {
+        self.runtime.as_ref()
+    }
+
+    /// Continues the call without waiting for an answer. Returns its outcome when it has ended.
+    pub(crate) fn advance(&mut self) -> Option<Outcome> {
+        if !self.is_local {
+            match self.localise() {
+                Ok(true) => self.is_local = true,
+                Ok(false) => return None,
+                Err(outcome) => return Some(outcome),
+            }
+        }
+        loop {
+            let runtime = self.runtime.take().map_or_else(|| self.host.runtime(&self.installed.package), Ok);
+            let mut runtime = match runtime {
                 Ok(runtime) => runtime,
-                Err(error) => return failed(ErrorKind::Crash, error.to_string()),
+                Err(error) => return Some(failed(ErrorKind::Crash, error.to_string())),
             };
             // The death of an idle runtime is no failure of the package.
             let is_new = !runtime.exchange().is_loaded();
-            match self.attempt(&argument, &mut runtime, deadline, is_abandoned) {
+            match self.attempt(&mut runtime) {
+                Attempt::Runs => {
+                    self.runtime = Some(runtime);
+                    return None;
+                }
                 Attempt::Ended(outcome) => {
                     if runtime.exchange().is_loaded() && runtime.exchange().unanswered().is_empty() {
-                        host.keep(self.installed, runtime);
+                        self.host.keep(&self.installed, runtime);
                     }
-                    return outcome;
+                    return Some(outcome);
                 }
-                Attempt::Lost(reason, has_call) => {
-                    (loads, crashes) =
-                        if has_call { (0, crashes + 1) } else { (loads + u32::from(is_new), crashes) };
+                Attempt::Lost(reason) => {
+                    let has_call = std::mem::take(&mut self.is_sent);
+                    (self.loads, self.crashes) = if has_call {
+                        (0, self.crashes + 1)
+                    } else {
+                        (self.loads + u32::from(is_new), self.crashes)
+                    };
+                    let package = &self.installed.package;
                     tracing::info!(routine = package.name(), reason, has_call, "a runtime was lost");
                     let is_final = has_call && !package.description.idempotent;
-                    if is_final || loads >= LOADS_MAX || crashes >= CRASHES_MAX {
-                        return failed(ErrorKind::Crash, reason);
+                    if is_final || self.loads >= LOADS_MAX || self.crashes >= CRASHES_MAX {
+                        return Some(failed(ErrorKind::Crash, reason));
                     }
                 }
             }
         }
     }
 
-    /// Returns the argument with the paths of its files, once they are here.
-    fn localise(
-        &self,
-        files: &mut Files<'_>,
-        host: &Host,
-        deadline: Option<Deadline>,
-        is_abandoned: &dyn Fn() -> bool,
-    ) -> Result<Box<RawValue>, Outcome> {
-        loop {
-            match files.localise(self.argument.clone()) {
-                Local::Ready(argument) => return Ok(argument),
-                Local::Failed(reason) => return Err(failed(ErrorKind::Invalid, reason)),
-                Local::Later if is_abandoned() => {
-                    return Err(failed(ErrorKind::Timeout, "the call was abandoned".to_owned()));
-                }
-                Local::Later if deadline.is_some_and(|end| Instant::now() >= end.at) => {
-                    let reason = "the resources of the call have not arrived in time".to_owned();
-                    return Err(failed(ErrorKind::Timeout, reason));
-                }
-                Local::Later => host.resources.wait(CHECK),
+    /// Replaces the references in the argument by the paths of its files. Returns whether they are here.
+    fn localise(&mut self) -> Result<bool, Outcome> {
+        let package = &self.installed.package;
+        if package.description.kind == EntryKind::Search {
+            let reason = format!("{} is a search, not a function", package.name());
+            return Err(failed(ErrorKind::Invalid, reason));
+        }
+        match self.files.localise(self.argument.clone()) {
+            Local::Ready(argument) => {
+                self.argument = argument;
+                Ok(true)
             }
+            Local::Failed(reason) => Err(failed(ErrorKind::Invalid, reason)),
+            Local::Later if self.deadline.is_some_and(|end| Instant::now() >= end.at) => {
+                let reason = "the resources of the call have not arrived in time".to_owned();
+                Err(failed(ErrorKind::Timeout, reason))
+            }
+            Local::Later => Ok(false),
         }
     }
 
-    fn attempt(
-        &self,
-        argument: &RawValue,
-        runtime: &mut Runtime,
-        mut deadline: Option<Deadline>,
-        is_abandoned: &dyn Fn() -> bool,
-    ) -> Attempt {
-        let mut is_sent = false;
-        loop {
-            let left = deadline.map_or(CHECK, |end| end.at.saturating_duration_since(Instant::now()));
-            // An idle runtime may have died: then it never had the call.
-            let is_ready = !is_sent && runtime.exchange().is_loaded();
-            for event in runtime.poll(if is_ready { Duration::ZERO } else { left.min(CHECK) }) {
-                match event {
-                    Event::Step(Step::Answered(answers)) => {
-                        let Some((_, answer)) = answers.into_iter().next() else { continue };
-                        return Attempt::Ended(self.installed.outcome(answer));
-                    }
-                    Event::Step(Step::NotLoaded(error)) => {
-                        let name = self.installed.package.name();
-                        let message = format!("routine {name} cannot be loaded: {}", error.message);
-                        return Attempt::Ended(Outcome::Error(CallError { message, ..error }));
-                    }
-                    Event::Step(_) => {}
-                    Event::Broken(reason) => return Attempt::Lost(reason, is_sent),
+    fn attempt(&mut self, runtime: &mut Runtime) -> Attempt {
+        // Before the call is sent, since an idle runtime may have died: then it never had the call.
+        for event in runtime.poll(Duration::ZERO) {
+            match event {
+                Event::Step(Step::Answered(answers)) => {
+                    let Some((_, answer)) = answers.into_iter().next() else { continue };
+                    return Attempt::Ended(self.installed.outcome(answer));
                 }
-            }
-            if let Some(reason) = runtime.late_load() {
-                return Attempt::Lost(reason, is_sent);
-            }
-            if let Some(end) = deadline.filter(|_| left.is_zero()) {
-                return Attempt::Ended(failed(ErrorKind::Timeout, runtime.exceeded(end.limit)));
-            }
-            if is_abandoned() {
-                return Attempt::Ended(failed(ErrorKind::Timeout, "the call was abandoned".to_owned()));
-            }
-            if runtime.exchange().is_loaded() && !is_sent {
-                is_sent = true;
-                let own = self.installed.package.description.timeout().map(Deadline::after);
-                deadline = deadline.into_iter().chain(own).min_by_key(|end| end.at);
-                if let Err(error) = runtime.call(&[(0, argument.to_owned())], None, self.depth) {
-                    let reason = format!("the argument is too large: {error}");
-                    return Attempt::Ended(failed(ErrorKind::Invalid, reason));
+                Event::Step(Step::NotLoaded(error)) => {
+                    let name = self.installed.package.name();
+                    let message = format!("routine {name} cannot be loaded: {}", error.message);
+                    return Attempt::Ended(Outcome::Error(CallError { message, ..error }));
                 }
+                Event::Step(_) => {}
+                Event::Broken(reason) => return Attempt::Lost(reason),
             }
         }
+        if let Some(reason) = runtime.late_load() {
+            return Attempt::Lost(reason);
+        }
+        if let Some(end) = self.deadline.filter(|end| Instant::now() >= end.at) {
+            return Attempt::Ended(failed(ErrorKind::Timeout, runtime.exceeded(end.limit)));
+        }
+        if runtime.exchange().is_loaded() && !self.is_sent {
+            self.is_sent = true;
+            let own = self.installed.package.description.timeout().map(Deadline::after);
+            self.deadline = self.deadline.into_iter().chain(own).min_by_key(|end| end.at);
+            if let Err(error) = runtime.call(&[(0, self.argument.clone())], None, self.depth) {
+                let reason = format!("the argument is too large: {error}");
+                return Attempt::Ended(failed(ErrorKind::Invalid, reason));
+            }
+        }
+        Attempt::Runs
     }
-}
-
-/// Makes a call of a routine on this node, in the slot of the routine.
-pub(crate) fn call_nested(call: &NestedCall) -> Outcome {
-    let Some(host) = Host::current() else {
-        return failed(ErrorKind::Invalid, "this process is not a node of routines".to_owned());
-    };
-    let installed = match host.packages.named(&host.store, &call.routine, LATEST_AGE_MAX) {
-        Ok(installed) => installed,
-        Err(error) => return failed(ErrorKind::Invalid, error.to_string()),
-    };
-    let parameters = installed.package.description.parameters.as_ref();
-    if let Err(reason) = parameters.map_or(Ok(()), |of| of.check(call.argument.get())) {
-        let name = installed.package.name();
-        return failed(ErrorKind::Invalid, format!("the argument of {name}, {reason}"));
-    }
-    let here =
-        CallHere { argument: call.argument.clone(), depth: call.depth, limit: None, installed: &installed };
-    here.run(host, &|| call.is_abandoned())
 }
 
 pub(crate) fn failed(kind: ErrorKind, reason: String) -> Outcome {
@@ -186,6 +213,7 @@ pub(crate) fn failed(kind: ErrorKind, reason: String) -> Outcome {
 mod tests {
     use super::*;
     use crate::{
+        library::LATEST_AGE_MAX,
         package::Package,
         testing::{Fixture, fixture, package},
     };
@@ -241,6 +269,8 @@ def forks(name):
     return os.read(reads, 1000).decode()
 
 def sleeps(n):
+    with open(FOLDER + "/process", "w") as note:
+        note.write(f"{os.getpid()}\n")
     time.sleep(3600)
 "#;
 
@@ -262,8 +292,8 @@ def sleeps(n):
             Host::current().unwrap().packages.named(&host.store, &package.name(), LATEST_AGE_MAX).unwrap();
         let argument = RawValue::from_string(argument.to_owned()).unwrap();
         let limit = Some(Duration::from_millis(limit_ms));
-        let here = CallHere { argument, depth: 0, limit, installed: &installed };
-        serde_json::to_value(here.run(Host::current().unwrap(), &|| false)).unwrap()
+        let here = CallHere::new(Host::current().unwrap(), installed, argument, 0, limit);
+        serde_json::to_value(here.run(&|| false)).unwrap()
     }
 
     const LONG: u64 = 60_000;
@@ -331,5 +361,32 @@ def sleeps(n):
         let outer = deployed("uncaught", "timeout = 1");
         let late = call(&outer, &format!("[{:?}]", deployed("sleeps", "").name()), LONG);
         assert_eq!(late["error"]["kind"], "timeout", "{late}");
+    }
+
+    #[test]
+    fn killed_runtime_is_lost_at_once_and_ends_its_nested_call() {
+        let (sleeps, outer) = (deployed("sleeps", ""), deployed("uncaught", ""));
+        let process = fixture().folder.join(&sleeps.description.name).join("process");
+        let mut runtime = Host::current().unwrap().runtime(&outer).unwrap();
+        let deadline = Instant::now() + Duration::from_millis(LONG);
+        let mut is_sent = false;
+        // Whole once its line has ended.
+        let id = loop {
+            assert!(Instant::now() < deadline, "the nested call does not start");
+            assert!(!runtime.poll(CHECK).iter().any(|event| matches!(event, Event::Broken(_))));
+            if runtime.exchange().is_loaded() && !std::mem::replace(&mut is_sent, true) {
+                let argument = RawValue::from_string(format!("[{:?}]", sleeps.name())).unwrap();
+                runtime.call(&[(0, argument)], None, 0).unwrap();
+            }
+            let note = std::fs::read_to_string(&process).unwrap_or_default();
+            if let Some(id) = note.strip_suffix('\n') {
+                break id.to_owned();
+            }
+        };
+        runtime.kill();
+        let events = runtime.poll(Duration::from_millis(LONG));
+        assert!(matches!(&events[..], [Event::Broken(reason)] if reason.contains("signal")), "{events:?}");
+        drop(runtime);
+        assert!(!std::path::Path::new("/proc").join(id).exists(), "the process of the nested call runs");
     }
 }

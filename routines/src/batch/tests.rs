@@ -364,6 +364,7 @@ fn wrong_runtimes_are_lost_with_reason() {
         ("echo text of a user > $ROUTINES_OUT; sleep 60".to_owned(), "broken frame"),
         ("printf '\\010\\0' > $ROUTINES_OUT; exit 0".to_owned(), "the runtime has exited"),
         (format!("{ready}\nsleep 0.2\n{result}\n{result}\nsleep 60"), "second time"),
+        (format!("{ready}\nsleep 0.2\n{result}\n{result}\nexit 0"), "second time"),
         (format!("{ready}\nsleep 0.2\n{}\nsleep 60", result.replace("[[5", "[[6")), "not given"),
         (format!("{}\nsleep 60", send(r#"{"type":"reboot"}"#)), "reboot"),
     ] {

@@ -202,8 +202,8 @@ fn run_example(
     let outcome = match package.description.kind {
         EntryKind::Function => {
             let deadline = Instant::now() + EXAMPLE_MAX;
-            let call = CallHere { argument, depth: 0, limit: Some(EXAMPLE_MAX), installed };
-            call.run(host, &|| Instant::now() >= deadline)
+            let call = CallHere::new(host, Arc::clone(installed), argument, 0, Some(EXAMPLE_MAX));
+            call.run(&|| Instant::now() >= deadline)
         }
         EntryKind::Search => match host.runtime(package).map_err(|error| error.to_string()) {
             Ok(mut runtime) => search_alone(&mut runtime, &argument, EXAMPLE_MAX),

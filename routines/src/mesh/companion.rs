@@ -250,8 +250,7 @@ fn make(host: &Host, spec: &Spec, stop: &AtomicBool) -> Outcome {
         Err(error) => return failed(ErrorKind::Invalid, format!("the package cannot be used: {error}")),
     };
     let limit = Some(Duration::from_millis(spec.limit_ms));
-    let call = CallHere { argument, depth: 0, limit, installed: &installed };
-    call.run(host, &|| stop.load(Acquire))
+    CallHere::new(host, installed, argument, 0, limit).run(&|| stop.load(Acquire))
 }
 
 fn json(outcome: &Outcome) -> String {

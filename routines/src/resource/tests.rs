@@ -73,8 +73,8 @@ fn direct_call_reads_a_resource_and_names_a_missing_one() {
     let installed = host.packages.named(store, &package.name(), LATEST_AGE_MAX).unwrap();
     let call = |argument: String| {
         let argument = RawValue::from_string(argument).unwrap();
-        let call = CallHere { argument, depth: 0, limit: None, installed: &installed };
-        serde_json::to_value(call.run(host, &|| false)).unwrap()
+        let call = CallHere::new(host, std::sync::Arc::clone(&installed), argument, 0, None);
+        serde_json::to_value(call.run(&|| false)).unwrap()
     };
     assert_eq!(call(argument("direct", 7))["value"], json!(["content", 7, true, "0o444"]));
     let gone = argument("direct-gone", 7);

@@ -1,6 +1,5 @@
 //! Runtimes: processes that run the routines of one package, and the pool of idle ones.
 
-mod inbox;
 mod log;
 mod nested;
 mod package_cache;
@@ -12,7 +11,6 @@ mod threads;
 use std::time::Duration;
 
 pub(crate) use self::{
-    nested::NestedCall,
     package_cache::{Installed, Packages},
     page::Request,
     pool::Pool,

@@ -1,16 +1,23 @@
 //! Calls that routines make.
 //!
 //! A runtime that has made a call waits for its answer, so the call runs on the same node in the slot of its caller: no
-//! node waits for another one, and no depth needs more than one worker.
+//! node waits for another one, and no depth needs more than one worker. It advances when its caller is polled, and ends
+//! with its caller.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    mpsc::{self, Receiver, TryRecvError},
+};
 
+use rustix::event::PollFd;
 use serde_json::value::RawValue;
 
-use super::{inbox::Inbox, threads::spawn_call};
+use super::{Installed, threads::spawn_call};
 use crate::{
-    call::call_nested,
-    store::Outcome,
+    call::CallHere,
+    host::Host,
+    library::LATEST_AGE_MAX,
+    store::{Outcome, StoreError},
     wire::{CallError, ErrorKind},
 };
 
@@ -19,31 +26,77 @@ const DEPTH_MAX: u32 = 16;
 
 /// A call that a running routine makes.
 #[derive(Debug)]
-pub(crate) struct NestedCall {
-    /// `NAME@VERSION`, or a digest.
-    pub(crate) routine: String,
-    pub(crate) argument: Box<RawValue>,
-    pub(crate) depth: u32,
-    pub(super) caller: Arc<Inbox>,
+pub(super) enum NestedCall {
+    /// Another thread looks for the package in the store, which may take long.
+    Looking {
+        found: Receiver<Result<Arc<Installed>, StoreError>>,
+        host: &'static Host,
+        argument: Box<RawValue>,
+        depth: u32,
+    },
+    Runs(Box<CallHere<'static>>),
+    Failed(CallError),
 }
 
 impl NestedCall {
-    /// Returns whether the runtime that waits for the answer is gone.
-    pub(crate) fn is_abandoned(&self) -> bool {
-        self.caller.is_closed()
+    /// Starts a call of `NAME@VERSION`, `NAME` or a digest.
+    pub(super) fn start(routine: String, argument: Box<RawValue>, depth: u32) -> Self {
+        let refuse = |reason| Self::Failed(CallError::new(ErrorKind::Invalid, reason));
+        if depth > DEPTH_MAX {
+            return refuse(format!("calls are nested more than {DEPTH_MAX} deep: {routine} is not called"));
+        }
+        let Some(host) = Host::current() else {
+            return refuse("this process is not a node of routines".to_owned());
+        };
+        if let Some(installed) = host.packages.known(&routine) {
+            return Self::run(host, installed, argument, depth);
+        }
+        let (send, found) = mpsc::channel();
+        let look = move || drop(send.send(host.packages.named(&host.store, &routine, LATEST_AGE_MAX)));
+        match spawn_call(look) {
+            Ok(()) => Self::Looking { found, host, argument, depth },
+            Err(error) => {
+                let reason = format!("the call cannot be started: {error}");
+                Self::Failed(CallError::new(ErrorKind::Crash, reason))
+            }
+        }
     }
 
-    /// Makes the call on a thread of its own, and answers it.
-    pub(super) fn start(self) {
-        let caller = Arc::clone(&self.caller);
-        if self.depth > DEPTH_MAX {
-            let reason =
-                format!("calls are nested more than {DEPTH_MAX} deep: {} is not called", self.routine);
-            return caller.answer(Outcome::Error(CallError::new(ErrorKind::Invalid, reason)));
+    fn run(host: &'static Host, installed: Arc<Installed>, argument: Box<RawValue>, depth: u32) -> Self {
+        let parameters = installed.package.description.parameters.as_ref();
+        if let Err(reason) = parameters.map_or(Ok(()), |of| of.check(argument.get())) {
+            let reason = format!("the argument of {}, {reason}", installed.package.name());
+            return Self::Failed(CallError::new(ErrorKind::Invalid, reason));
         }
-        if let Err(error) = spawn_call(move || self.caller.answer(call_nested(&self))) {
-            let reason = format!("the call cannot be started: {error}");
-            caller.answer(Outcome::Error(CallError::new(ErrorKind::Crash, reason)));
+        Self::Runs(Box::new(CallHere::new(host, installed, argument, depth, None)))
+    }
+
+    /// Continues the call without waiting. Returns its outcome when it has ended.
+    pub(super) fn advance(&mut self) -> Option<Outcome> {
+        if let Self::Looking { found, host, argument, depth } = self {
+            *self = match found.try_recv() {
+                Ok(Ok(installed)) => Self::run(host, installed, argument.clone(), *depth),
+                Ok(Err(error)) => Self::Failed(CallError::new(ErrorKind::Invalid, error.to_string())),
+                Err(TryRecvError::Empty) => return None,
+                Err(TryRecvError::Disconnected) => {
+                    let reason = "the search for the package has panicked".to_owned();
+                    Self::Failed(CallError::new(ErrorKind::Crash, reason))
+                }
+            };
+        }
+        match self {
+            Self::Looking { .. } => None,
+            Self::Runs(call) => call.advance(),
+            Self::Failed(error) => Some(Outcome::Error(error.clone())),
+        }
+    }
+
+    /// Adds everything on which the call waits. Returns whether it waits for nothing else.
+    pub(super) fn watch<'a>(&'a self, ready: &mut Vec<PollFd<'a>>) -> bool {
+        match self {
+            Self::Looking { .. } => false,
+            Self::Runs(call) => call.runtime().is_some_and(|runtime| runtime.watch(ready)),
+            Self::Failed(_) => true,
         }
     }
 }

@@ -80,12 +80,12 @@ impl Packages {
 
     /// Returns a package of a store, which is unpacked and checked once.
     pub(crate) fn get(&self, store: &Store, digest: &str) -> Result<Arc<Installed>, StoreError> {
-        if let Some(installed) = self.known().packages.get(digest) {
+        if let Some(installed) = self.all().packages.get(digest) {
             return Ok(Arc::clone(installed));
         }
         // Without the lock: this reads all files.
         let package = store.package(digest, self.folder.path())?;
-        Ok(self.known().add(package))
+        Ok(self.all().add(package))
     }
 
     /// Returns the package of `NAME@VERSION`, of the latest version of `NAME` at most this time ago, or of a digest.
@@ -96,23 +96,28 @@ impl Packages {
         age_max: Duration,
     ) -> Result<Arc<Installed>, StoreError> {
         let routine = &*self.latest.of(store, routine, age_max)?;
-        if let Some(installed) = self.known().find(routine) {
+        if let Some(installed) = self.all().find(routine) {
             return Ok(installed);
         }
         let installed = self.get(store, &store.resolve(routine)?)?;
         // Not by the name within the package, which may have been refused for a name that was taken.
-        self.known().names.insert(routine.to_owned(), installed.package.digest.clone());
+        self.all().names.insert(routine.to_owned(), installed.package.digest.clone());
         Ok(installed)
+    }
+
+    /// Returns a package that is here under its full name or digest, without access to the store.
+    pub(crate) fn known(&self, routine: &str) -> Option<Arc<Installed>> {
+        self.all().find(routine)
     }
 
     /// Adds a package under its name, also one that is in no store.
     pub(crate) fn add(&self, package: Package) -> Arc<Installed> {
-        let mut known = self.known();
+        let mut known = self.all();
         known.names.insert(package.name(), package.digest.clone());
         known.add(package)
     }
 
-    fn known(&self) -> MutexGuard<'_, Known> {
+    fn all(&self) -> MutexGuard<'_, Known> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,35 +1,31 @@
 //! One runtime: a child process that is connected by two named pipes.
 //!
 //! ```text
-//!  task ──frames──▶ ROUTINES_IN ──▶ child ──▶ ROUTINES_OUT ──▶ reader thread ──▶ inbox ──▶ task
-//!                                     │ exits
-//!                                     ▼
-//!                     watcher thread closes the host's own ends of both pipes
+//!  task ──frames──▶ ROUTINES_IN ──▶ child ──▶ ROUTINES_OUT ──frames──▶ task
 //! ```
 //!
-//! The host holds both ends of each pipe, so that opening one never blocks. When the watcher has closed the ends that
-//! the child should have, the reader sees the end of the stream, and a write fails: no thread waits for a dead child.
+//! The host holds both ends of each pipe, so that opening one never blocks, and a program may open its ends repeatedly. The
+//! thread of the task waits for the pipes and for the exit of the process, and runs the nested calls of the runtime: no
+//! other thread takes part in a call.
 
 use std::{
     collections::VecDeque,
     ffi::{OsStr, OsString},
     fs::{self, File, OpenOptions},
-    io::{self, ErrorKind, Write as _},
-    os::unix::fs::OpenOptionsExt as _,
+    io::{self, ErrorKind, Read as _, Write as _},
+    os::{fd::OwnedFd, unix::fs::OpenOptionsExt as _},
     path::{Path, PathBuf},
     process::{Command, Stdio},
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
     thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
 
-use nix::{
-    fcntl::OFlag,
-    sys::{
-        stat::Mode,
-        wait::{Id, WaitPidFlag, waitid},
-    },
-    unistd::{Pid, mkfifo},
+use rustix::{
+    event::{PollFd, PollFlags, poll},
+    fs::{CWD, FileType, Mode, OFlags, mknodat},
+    process::{Pid, PidfdFlags, pidfd_open},
+    time::Timespec,
 };
 use serde_json::value::RawValue;
 use taskwork_child::{Group, Killer, WorkDir, sweep};
@@ -38,7 +34,6 @@ use thiserror::Error;
 
 use super::{
     LOAD_MAX,
-    inbox::Inbox,
     log::Log,
     nested::NestedCall,
     page::{Page, Request},
@@ -46,7 +41,10 @@ use super::{
 use crate::{
     ranges::Ranges,
     store::Outcome,
-    wire::{CallError, EntryKind, ErrorKind as WireErrorKind, Exchange, Frame, FrameError, Step, ToRuntime},
+    wire::{
+        CallError, EntryKind, ErrorKind as WireErrorKind, Exchange, Frame, FrameError, Frames, FromRuntime,
+        Step, ToRuntime,
+    },
 };
 
 const PYTHON_SHIM: &str = include_str!("../../shims/python/shim.py");
@@ -59,6 +57,12 @@ const VERSIONS: &[u32] = &[1];
 
 /// The maximum time to wait for the rest of the log of a dead runtime.
 const LOG_LATE_MAX: Duration = Duration::from_millis(200);
+
+/// The maximum number of bytes that are read at a time.
+const PART_BYTES: usize = 64 << 10;
+
+/// The maximum time between two checks of a nested call for an event that is not in a pipe.
+const LOOK: Duration = Duration::from_millis(5);
 
 /// The environment variables that runtimes inherit. Others may contain secrets of the node.
 const INHERITED: &[&str] = &["PATH", "LANG", "LC_ALL", "TZ", "LD_LIBRARY_PATH", "VIRTUAL_ENV"];
@@ -102,9 +106,6 @@ pub(crate) enum Event {
     Broken(String),
 }
 
-/// The ends of the pipes that the child should have.
-type Kept = (File, File);
-
 /// A runtime with a loaded routine, or one that is loading it.
 #[derive(Debug)]
 pub(crate) struct Runtime {
@@ -112,10 +113,15 @@ pub(crate) struct Runtime {
     /// The encoded frames that are not written yet, and the written part of the first.
     unwritten: VecDeque<u8>,
     input: File,
-    /// The host's ends of the pipes that belong to the child.
-    kept: Arc<Mutex<Option<Kept>>>,
+    output: File,
+    /// The bytes that are being read.
+    part: Box<[u8]>,
+    received: Frames,
+    /// The reason for which no more messages follow.
+    end: Option<String>,
+    /// The call of the running routine.
+    nested: Option<NestedCall>,
     page: Page,
-    inbox: Arc<Inbox>,
     log: Arc<Log>,
     started: Instant,
     frames: u32,
@@ -125,8 +131,8 @@ pub(crate) struct Runtime {
     killer: Killer,
     /// Whether its status was collected: then another process may have its id.
     is_collected: bool,
-    /// `None` only while this is dropped.
-    watcher: Option<JoinHandle<()>>,
+    /// Readable when the process has exited.
+    exit: OwnedFd,
     /// Removed after the process is gone.
     group: Group,
     _folder: TempDir,
@@ -168,15 +174,16 @@ impl Starter {
         let folder = tempfile::Builder::new().prefix("runtime-").tempdir_in(self.folder.path())?;
         let (reads, writes) = (folder.path().join("in"), folder.path().join("out"));
         for pipe in [&reads, &writes] {
-            mkfifo(pipe, Mode::S_IRUSR | Mode::S_IWUSR).map_err(io::Error::from)?;
+            mknodat(CWD, pipe, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).map_err(io::Error::from)?;
         }
         let page_path = folder.path().join("page");
         let page = Page::create(&page_path)?;
         // Opened for both directions, so that neither side waits for the other one.
-        let both = |pipe: &Path| OpenOptions::new().read(true).write(true).open(pipe);
-        let kept = (both(&reads)?, both(&writes)?);
-        let input = OpenOptions::new().write(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(&reads)?;
-        let output = File::open(&writes)?;
+        let open = |pipe: &Path| {
+            let flags = i32::try_from(OFlags::NONBLOCK.bits()).map_err(io::Error::other)?;
+            OpenOptions::new().read(true).write(true).custom_flags(flags).open(pipe)
+        };
+        let (input, output) = (open(&reads)?, open(&writes)?);
         let (log_reader, log_writer) = io::pipe()?;
         let mut command = self.command(folder.path(), program);
         command
@@ -191,30 +198,30 @@ impl Starter {
         // The command holds a write end of the log, which would keep its reader waiting.
         drop(command);
         let group = group.map_err(|error| StartError::Start { program, error })?;
-        let (inbox, log) = (Arc::<Inbox>::default(), Arc::<Log>::default());
-        let (killer, id) = (group.killer(), group.child.id());
-        let kept = Arc::new(Mutex::new(Some(kept)));
-        let its = Arc::clone(&kept);
-        let watcher = spawn("watcher", move || watch(id, &its))?;
-        let its = Arc::clone(&inbox);
-        spawn("reader", move || its.fill(output))?;
+        let process = i32::try_from(group.child.id()).ok().and_then(Pid::from_raw);
+        let process = process.ok_or_else(|| io::Error::other("the id of the process is invalid"))?;
+        let exit = pidfd_open(process, PidfdFlags::empty()).map_err(io::Error::from)?;
+        let log = Arc::<Log>::default();
         let its = Arc::clone(&log);
         spawn("log", move || its.fill(log_reader))?;
         Ok(Runtime {
             exchange: Exchange::new(),
             unwritten: VecDeque::new(),
             input,
-            kept,
+            output,
+            part: vec![0; PART_BYTES].into(),
+            received: Frames::default(),
+            end: None,
+            nested: None,
             page,
-            inbox,
             log,
             started: Instant::now(),
             frames: 0,
             calls: 0,
             depth: 0,
-            killer,
+            killer: group.killer(),
             is_collected: false,
-            watcher: Some(watcher),
+            exit,
             group,
             _folder: folder,
         })
@@ -257,16 +264,10 @@ pub(super) fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> io::Resu
     thread::Builder::new().name(name.to_owned()).spawn(run)
 }
 
-/// Waits until a child has exited, without collecting its status, and then closes its ends of the pipes.
-fn watch(child: u32, kept: &Mutex<Option<Kept>>) {
-    let Ok(child) = i32::try_from(child) else { return };
-    let waits = WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT;
-    while let Err(nix::errno::Errno::EINTR) = waitid(Id::Pid(Pid::from_raw(child)), waits) {}
-    close(kept);
-}
-
-fn close(kept: &Mutex<Option<Kept>>) {
-    drop(kept.lock().unwrap_or_else(PoisonError::into_inner).take());
+/// Waits until one of these is ready, at most so long.
+fn wait_for(ready: &mut [PollFd<'_>], most: Duration) {
+    // A wait that fails ends early.
+    let _ = poll(ready, Timespec::try_from(most).ok().as_ref());
 }
 
 impl Runtime {
@@ -368,7 +369,6 @@ impl Runtime {
     /// If another file cannot replace it.
     pub(crate) fn hang_up(&mut self) -> io::Result<()> {
         self.input = File::open("/dev/null")?;
-        close(&self.kept);
         Ok(())
     }
 
@@ -379,7 +379,7 @@ impl Runtime {
                 Ok(bytes) => drop(self.unwritten.drain(..bytes)),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
-                // The child is gone, which the reader reports.
+                // The host has hung up.
                 Err(_) => return self.unwritten.clear(),
             }
         }
@@ -387,33 +387,107 @@ impl Runtime {
 
     /// Waits for events at most so long, and returns them.
     pub(crate) fn poll(&mut self, wait: Duration) -> Vec<Event> {
-        self.write();
-        let (messages, answer, end) = self.inbox.take(wait);
-        if let Some(answer) = answer {
-            self.answer(&answer);
-        }
-        let mut events = Vec::new();
-        for message in messages {
-            match self.exchange.on_message(message) {
-                Ok(Step::Nothing) => {}
-                Ok(Step::Calls { routine, argument }) => self.nest(routine, argument),
-                Ok(step) => events.push(Event::Step(step)),
-                Err(error) => {
-                    events.push(Event::Broken(format!("{error}{}", self.log.shown(Duration::ZERO))));
-                    return events;
-                }
+        let deadline = Instant::now() + wait;
+        loop {
+            let events = self.advance();
+            let left = deadline.saturating_duration_since(Instant::now());
+            if !events.is_empty() || left.is_zero() {
+                return events;
             }
+            self.wait(left);
         }
-        if let Some(end) = end {
-            events.push(Event::Broken(self.end(&end)));
+    }
+
+    /// Waits at most so long until something may have happened.
+    pub(crate) fn wait(&self, most: Duration) {
+        let mut ready = Vec::new();
+        let is_complete = self.watch(&mut ready);
+        wait_for(&mut ready, if is_complete { most } else { most.min(LOOK) });
+    }
+
+    /// Adds everything on which the runtime waits. Returns whether it waits for nothing else.
+    pub(super) fn watch<'a>(&'a self, ready: &mut Vec<PollFd<'a>>) -> bool {
+        ready.push(PollFd::new(&self.output, PollFlags::IN));
+        ready.push(PollFd::new(&self.exit, PollFlags::IN));
+        if !self.unwritten.is_empty() {
+            ready.push(PollFd::new(&self.input, PollFlags::OUT));
+        }
+        self.nested.as_ref().is_none_or(|nested| nested.watch(ready))
+    }
+
+    /// Reads, writes and continues the nested call without waiting, and returns events.
+    fn advance(&mut self) -> Vec<Event> {
+        let mut events = Vec::new();
+        self.write();
+        if self.end.is_none() {
+            self.end = self.read(&mut events).err();
+        }
+        if let Some(end) = &self.end {
+            events.push(Event::Broken(end.clone()));
+        } else if let Some(outcome) = self.nested.as_mut().and_then(NestedCall::advance) {
+            self.nested = None;
+            self.answer(&outcome);
         }
         events
     }
 
-    /// Starts a call that the runtime has made, in its slot: it waits for the answer.
-    fn nest(&self, routine: String, argument: Box<RawValue>) {
-        let (depth, caller) = (self.depth + 1, Arc::clone(&self.inbox));
-        NestedCall { routine, argument, depth, caller }.start();
+    /// Reads messages.
+    ///
+    /// # Errors
+    /// The reason if no more follow.
+    fn read(&mut self, events: &mut Vec<Event>) -> Result<(), String> {
+        let mut has_exited = false;
+        loop {
+            match self.output.read(&mut self.part) {
+                Ok(bytes) => {
+                    self.received.extend(&self.part[..bytes]);
+                    self.take_messages(events)?;
+                    if !events.is_empty() || self.nested.is_some() {
+                        return Ok(());
+                    }
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() != ErrorKind::WouldBlock => {
+                    return Err(
+                        self.describe_end(&format!("the pipe of the runtime cannot be read: {error}"))
+                    );
+                }
+                Err(_) if has_exited => return Err(self.describe_end("the runtime has exited")),
+                Err(_) if self.wait_exit(Duration::ZERO) => {
+                    // It may have written before that.
+                    has_exited = true;
+                }
+                Err(_) => return Ok(()),
+            }
+        }
+    }
+
+    fn take_messages(&mut self, events: &mut Vec<Event>) -> Result<(), String> {
+        loop {
+            let message = match self.received.next() {
+                Ok(None) => return Ok(()),
+                Ok(Some(frame)) => FromRuntime::parse(&frame)
+                    .map_err(|error| format!("the runtime has sent a wrong message: {error}")),
+                Err(error) => Err(format!("the runtime has sent a broken frame: {error}")),
+            };
+            let message = message.map_err(|reason| self.describe_end(&reason))?;
+            let step = self.exchange.on_message(message);
+            match step.map_err(|error| format!("{error}{}", self.log.shown(Duration::ZERO)))? {
+                Step::Nothing => {}
+                // It waits for the answer, so the call runs in its slot.
+                Step::Calls { routine, argument } => {
+                    self.nested = Some(NestedCall::start(routine, argument, self.depth + 1));
+                }
+                step => events.push(Event::Step(step)),
+            }
+        }
+    }
+
+    /// Waits for the exit of the process, and returns whether it has exited.
+    fn wait_exit(&self, most: Duration) -> bool {
+        let mut exit = [PollFd::new(&self.exit, PollFlags::IN)];
+        wait_for(&mut exit, most);
+        !exit[0].revents().is_empty()
     }
 
     fn answer(&mut self, outcome: &Outcome) {
@@ -428,18 +502,10 @@ impl Runtime {
         }
     }
 
-    /// Describes the end of the process.
-    fn end(&mut self, end: &str) -> String {
-        // The reader may have ended because of a broken frame.
-        let deadline = Instant::now() + LOG_LATE_MAX;
-        if self.is_collected {
-            return end.to_owned();
-        }
-        while self.watcher.as_ref().is_some_and(|watcher| !watcher.is_finished()) {
-            if Instant::now() >= deadline {
-                return format!("{end}{}", self.log.shown(Duration::ZERO));
-            }
-            thread::sleep(Duration::from_millis(1));
+    /// Describes the end of the process, or returns the reason if it has not exited.
+    fn describe_end(&mut self, reason: &str) -> String {
+        if !self.wait_exit(LOG_LATE_MAX) {
+            return format!("{reason}{}", self.log.shown(Duration::ZERO));
         }
         // It may have left children.
         self.killer.kill();
@@ -486,14 +552,9 @@ impl Runtime {
 
 impl Drop for Runtime {
     fn drop(&mut self) {
-        self.inbox.close();
         if !self.is_collected {
-            // Also kills its children, and ends the wait of the watcher.
+            // Also kills its children.
             self.killer.kill();
-        }
-        if let Some(watcher) = self.watcher.take() {
-            // It only waits for the killed child.
-            let _ = watcher.join();
         }
     }
 }

@@ -1,7 +1,5 @@
 //! Frames of bytes.
 
-use std::io::{self, ErrorKind, Read};
-
 use thiserror::Error;
 
 /// The maximum size of a frame after its first length, in bytes.
@@ -17,7 +15,7 @@ pub(crate) struct Frame {
     pub(crate) bytes: Vec<u8>,
 }
 
-/// The reasons for which a frame cannot be written or read.
+/// The reasons for which a frame cannot be written or is refused.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub(crate) enum FrameError {
@@ -25,12 +23,8 @@ pub(crate) enum FrameError {
     TooLong { bytes: u64 },
     #[error("a frame of {bytes} bytes cannot contain JSON of {json_bytes} bytes")]
     Lengths { bytes: usize, json_bytes: usize },
-    #[error("the stream ended {missing} bytes before the end of a frame")]
-    Truncated { missing: usize },
     #[error("the JSON of a frame is not UTF-8")]
     NotUtf8,
-    #[error("the stream cannot be read: {0}")]
-    Io(#[from] io::Error),
 }
 
 impl Frame {
@@ -54,39 +48,42 @@ impl Frame {
     }
 }
 
-/// Reads a frame; `None` at the end of the stream.
-pub(crate) fn read_frame(from: &mut impl Read) -> Result<Option<Frame>, FrameError> {
-    let Some(length) = read_length(from)? else { return Ok(None) };
-    if length > FRAME_BYTES_MAX {
-        return Err(FrameError::TooLong { bytes: length as u64 });
-    }
-    // Grows with the data, so that a wrong length allocates nothing.
-    let mut content = Vec::new();
-    let read = from.take(length as u64).read_to_end(&mut content)?;
-    if read < length {
-        return Err(FrameError::Truncated { missing: length - read });
-    }
-    let lengths = |json_bytes| FrameError::Lengths { bytes: length, json_bytes };
-    let (head, content) = content.split_first_chunk::<LENGTH_BYTES>().ok_or_else(|| lengths(0))?;
-    let json_bytes = u32::from_le_bytes(*head) as usize;
-    let (json, bytes) = content.split_at_checked(json_bytes).ok_or_else(|| lengths(json_bytes))?;
-    let json = std::str::from_utf8(json).map_err(|_| FrameError::NotUtf8)?;
-    Ok(Some(Frame { json: json.to_owned(), bytes: bytes.to_vec() }))
+/// The received bytes of frames.
+#[derive(Debug, Default)]
+pub(crate) struct Frames {
+    bytes: Vec<u8>,
+    /// The number of bytes of frames that were taken.
+    taken: usize,
 }
 
-/// Reads the length of a frame; `None` at the end of the stream.
-fn read_length(from: &mut impl Read) -> Result<Option<usize>, FrameError> {
-    let (mut head, mut filled) = ([0; LENGTH_BYTES], 0);
-    while filled < LENGTH_BYTES {
-        match from.read(&mut head[filled..]) {
-            Ok(0) if filled == 0 => return Ok(None),
-            Ok(0) => return Err(FrameError::Truncated { missing: LENGTH_BYTES - filled }),
-            Ok(bytes) => filled += bytes,
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(error) => return Err(error.into()),
-        }
+impl Frames {
+    pub(crate) fn extend(&mut self, bytes: &[u8]) {
+        self.bytes.extend(bytes);
     }
-    Ok(Some(u32::from_le_bytes(head) as usize))
+
+    /// Takes the next frame, if all of it was received.
+    pub(crate) fn next(&mut self) -> Result<Option<Frame>, FrameError> {
+        let rest = &self.bytes[self.taken..];
+        let Some((head, rest)) = rest.split_first_chunk::<LENGTH_BYTES>() else {
+            // Without the capacity of a large frame.
+            self.bytes = rest.to_vec();
+            self.taken = 0;
+            return Ok(None);
+        };
+        let length = u32::from_le_bytes(*head) as usize;
+        if length > FRAME_BYTES_MAX {
+            return Err(FrameError::TooLong { bytes: length as u64 });
+        }
+        let Some(content) = rest.get(..length) else { return Ok(None) };
+        let lengths = |json_bytes| FrameError::Lengths { bytes: length, json_bytes };
+        let (head, content) = content.split_first_chunk::<LENGTH_BYTES>().ok_or_else(|| lengths(0))?;
+        let json_bytes = u32::from_le_bytes(*head) as usize;
+        let (json, bytes) = content.split_at_checked(json_bytes).ok_or_else(|| lengths(json_bytes))?;
+        let json = std::str::from_utf8(json).map_err(|_| FrameError::NotUtf8)?;
+        let frame = Frame { json: json.to_owned(), bytes: bytes.to_vec() };
+        self.taken += LENGTH_BYTES + length;
+        Ok(Some(frame))
+    }
 }
 
 #[cfg(test)]
@@ -99,37 +96,45 @@ mod tests {
         Frame { json: json.to_owned(), bytes: bytes.to_vec() }
     }
 
+    fn received(bytes: &[u8]) -> Frames {
+        Frames { bytes: bytes.to_vec(), taken: 0 }
+    }
+
     proptest! {
         #[test]
-        fn frames_round_trip(frames in vec((".*", vec(any::<u8>(), 0..50)), 0..5)) {
+        fn frames_round_trip_in_parts_of_any_size(
+            frames in vec((".*", vec(any::<u8>(), 0..50)), 0..5),
+            part in 1..200_usize,
+        ) {
             let frames: Vec<Frame> = frames.iter().map(|(json, bytes)| frame(json, bytes)).collect();
             let encoded: Vec<u8> = frames.iter().flat_map(|frame| frame.encode().unwrap()).collect();
-            let mut from = &encoded[..];
-            for frame in &frames {
-                let read = read_frame(&mut from).unwrap();
-                prop_assert_eq!(read.as_ref(), Some(frame));
+            let (mut read, mut found) = (Frames::default(), Vec::new());
+            for part in encoded.chunks(part) {
+                read.extend(part);
+                while let Some(frame) = read.next().unwrap() {
+                    found.push(frame);
+                }
             }
-            prop_assert!(read_frame(&mut from).unwrap().is_none());
+            prop_assert_eq!(found, frames);
+            prop_assert!(read.bytes.is_empty());
         }
 
         #[test]
         fn random_bytes_are_read_or_refused(bytes in vec(any::<u8>(), 0..100)) {
-            let mut from = &bytes[..];
-            while let Ok(Some(_)) = read_frame(&mut from) {}
+            let mut from = received(&bytes);
+            while let Ok(Some(_)) = from.next() {}
         }
     }
 
     #[test]
-    fn frame_cut_at_each_byte_is_truncated() {
-        let encoded = frame(r#"{"type":"ready"}"#, b"data").encode().unwrap();
-        assert!(read_frame(&mut &encoded[..0]).unwrap().is_none());
-        for end in 1..encoded.len() {
-            let refused = read_frame(&mut &encoded[..end]).unwrap_err();
-            let missing = if end < LENGTH_BYTES { LENGTH_BYTES - end } else { encoded.len() - end };
-            assert!(
-                matches!(refused, FrameError::Truncated { missing: it } if it == missing),
-                "{end}: {refused}"
-            );
+    fn frame_cut_at_each_byte_is_read_with_its_rest() {
+        let whole = frame(r#"{"type":"ready"}"#, b"data");
+        let encoded = whole.encode().unwrap();
+        for end in 0..encoded.len() {
+            let mut from = received(&encoded[..end]);
+            assert!(from.next().unwrap().is_none(), "{end}");
+            from.extend(&encoded[end..]);
+            assert_eq!(from.next().unwrap().as_ref(), Some(&whole), "{end}");
         }
     }
 
@@ -137,7 +142,7 @@ mod tests {
     fn wrong_lengths_are_refused_before_data_is_read() {
         let of = |whole: u32, json: u32, rest: &[u8]| {
             let bytes = [&whole.to_le_bytes()[..], &json.to_le_bytes(), rest].concat();
-            read_frame(&mut &bytes[..]).unwrap_err()
+            received(&bytes).next().unwrap_err()
         };
         assert!(matches!(of(u32::MAX, 0, b""), FrameError::TooLong { bytes: 0xffff_ffff }));
         assert!(matches!(of(6, 3, b"{}"), FrameError::Lengths { bytes: 6, json_bytes: 3 }));
