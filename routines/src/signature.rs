@@ -1,8 +1,9 @@
 //! Signatures of routines: their parameters and results, with JSON Schemas (draft 2020-12).
 //!
 //! A schema sees numbers: `{"$i": …}`, an integer, and `{"$f": …}`, an infinity, which is the largest double. NaN is no number.
-//! A resource, `{"$resource": …}`, is a string.
+//! A resource, `{"$resource": …}`, is a string. An array, `{"$a": …}`, is a list, or a list of lists for each dimension.
 
+use data_encoding::BASE64;
 use jsonschema::{Draft, PatternOptions, Validator};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -275,17 +276,57 @@ fn to_plain(value: &mut Value) {
 
 fn special(fields: &Map<String, Value>) -> Option<Value> {
     let (kind, text) = fields.iter().next().filter(|_| fields.len() == 1)?;
+    if kind == "$a" {
+        return lists(text);
+    }
     let text = text.as_str()?;
     match (&**kind, text.parse::<i64>()) {
         ("$i", Ok(integer)) => Some(integer.into()),
         ("$i" | "$f", _) => {
-            let number: f64 = text.parse().ok().filter(|number: &f64| !number.is_nan())?;
-            serde_json::Number::from_f64(number.clamp(f64::MIN, f64::MAX)).map(Value::Number)
+            let number: f64 = text.parse().ok()?;
+            float(number)
         }
         // Routines get the path of the local file.
         ("$resource", _) => Some(text.into()),
         _ => None,
     }
+}
+
+fn float(number: f64) -> Option<Value> {
+    serde_json::Number::from_f64(number.clamp(f64::MIN, f64::MAX)).map(Value::Number)
+}
+
+/// Returns the lists of numbers of an array, or `None` if it is damaged.
+fn lists(array: &Value) -> Option<Value> {
+    let data = BASE64.decode(array["data"].as_str()?.as_bytes()).ok()?;
+    let (kind, bits) = array["dtype"].as_str()?.split_at_checked(1)?;
+    let bits: usize = bits.parse().ok().filter(|bits| [8, 16, 32, 64].contains(bits))?;
+    let shape = array["shape"].as_array()?.iter().map(|length| usize::try_from(length.as_u64()?).ok());
+    let shape = shape.collect::<Option<Vec<usize>>>()?;
+    let bytes = shape.iter().try_fold(bits / 8, |bytes, length| bytes.checked_mul(*length))?;
+    if bytes != data.len() {
+        return None;
+    }
+    let number = |bytes: &[u8]| {
+        let is_negative = kind == "i" && bytes.last().is_some_and(|last| last & 0x80 != 0);
+        let mut wide = [if is_negative { 0xff } else { 0 }; 8];
+        wide[..bytes.len()].copy_from_slice(bytes);
+        match (kind, bits) {
+            ("i", _) => Some(i64::from_le_bytes(wide).into()),
+            ("u", _) => Some(u64::from_le_bytes(wide).into()),
+            ("f", 64) => Some(float(f64::from_le_bytes(wide)).unwrap_or_else(|| json!({ "$f": "nan" }))),
+            ("f", 32) => {
+                let number = f32::from_le_bytes(bytes.try_into().ok()?);
+                Some(float(number.into()).unwrap_or_else(|| json!({ "$f": "nan" })))
+            }
+            _ => None,
+        }
+    };
+    let mut parts = data.chunks_exact(bits / 8).map(number).collect::<Option<Vec<Value>>>()?;
+    for &length in shape.iter().skip(1).rev() {
+        parts = parts.chunks(length.max(1)).map(|row| row.to_vec().into()).collect();
+    }
+    if shape.is_empty() { parts.pop() } else { Some(parts.into()) }
 }
 
 /// Formats a text that may contain a large value.
@@ -334,6 +375,7 @@ properties.leaves = { type = "array", items = { anyOf = [{ type = "number" }, { 
             r#"{"part":1}"#,
             r#"[1,{"leaves":[1.5,{"leaves":[{"$f":"-inf"}]}]}]"#,
             r#"{"tree":{"leaves":[]},"part":3}"#,
+            r#"[1,{"leaves":{"$a":{"dtype":"f32","shape":[2],"data":"AACAPwAAgH8="}}}]"#,
         ] {
             assert_eq!(parameters.check(valid), Ok(()), "{valid}");
         }
@@ -347,6 +389,13 @@ properties.leaves = { type = "array", items = { anyOf = [{ type = "number" }, { 
             (r#"{"part":1,"tree":{}}"#, "/tree", "required"),
             (r#"[1,{"leaves":[1,{"leaves":["x"]}]}]"#, "/1/leaves/1", "anyOf"),
             (r#"[{"$f":"nan"}]"#, "/0", "type"),
+            (r#"[1,{"leaves":{"$a":{"dtype":"u8","shape":[3],"data":"AAE="}}}]"#, "/1/leaves", "type"),
+            (r#"[1,{"leaves":{"$a":{"dtype":"u8","shape":[1,2],"data":"AAE="}}}]"#, "/1/leaves/0", "anyOf"),
+            (
+                r#"[1,{"leaves":{"$a":{"dtype":"f32","shape":[1],"data":"AADAfw=="}}}]"#,
+                "/1/leaves/0",
+                "anyOf",
+            ),
         ] {
             let reason = parameters.check(wrong).unwrap_err();
             assert!(reason.starts_with(&format!("path {path:?}")), "{wrong}: {reason}");
@@ -358,6 +407,27 @@ properties.leaves = { type = "array", items = { anyOf = [{ type = "number" }, { 
         let none = described("parameter = []").unwrap().parameters.unwrap();
         assert!(none.check("[]").is_ok() && none.check("[1]").is_err() && none.check("1").is_err());
         assert!(described("").unwrap().parameters.is_none(), "then arguments are not checked");
+    }
+
+    #[test]
+    fn array_is_lists_of_its_numbers() {
+        let of = |json: &str| parse(json).unwrap();
+        let array = |dtype: &str, shape: &str, data: &str| {
+            of(&format!(r#"{{"$a":{{"dtype":"{dtype}","shape":{shape},"data":"{data}"}}}}"#))
+        };
+        assert_eq!(array("i16", "[2,2]", "AQD+/wMA/P8="), json!([[1, -2], [3, -4]]));
+        assert_eq!(array("u64", "[1]", "//////////8="), json!([u64::MAX]));
+        assert_eq!(array("f64", "[1,1,2]", "AAAAAAAA+D8AAAAAAADw/w=="), json!([[[1.5, f64::MIN]]]));
+        assert_eq!(array("u8", "[0]", ""), json!([]));
+        for (dtype, shape, data) in [
+            ("f16", "[1]", "AAA="),
+            ("i8", "[2]", "AA=="),
+            ("i8", "[1]", "AA"),
+            ("i8", "[-1]", ""),
+            ("u8", "[4294967296,4294967296]", ""),
+        ] {
+            assert!(array(dtype, shape, data).is_object(), "{dtype} {shape} {data}");
+        }
     }
 
     #[test]

@@ -7,6 +7,7 @@ A search, or a function with checkpoints, reads the first byte of a mapped page 
 the state.
 """
 
+import base64
 import collections
 import copy
 import importlib
@@ -36,6 +37,9 @@ NAMES_MAX = 1000
 BOUND, SPLIT, PAUSE = 1, 2, 3
 # The time that a search runs before it is split again, so that it advances however often parts are requested.
 SPLIT_SECONDS = 0.001
+
+# The letters of `struct` for the numbers of arrays.
+LETTERS = dict(zip("i8 i16 i32 i64 u8 u16 u32 u64 f32 f64".split(), "bhiqBHIQfd"))
 
 # One for all values, since creating it takes longer than encoding a small one. `plain` returns no cycles.
 ENCODER = json.JSONEncoder(check_circular=False, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
@@ -69,10 +73,42 @@ def plain(value, depth=0):
         if len(value) == 1 and next(iter(value)).startswith("$"):
             raise Invalid("a dict with one key that starts with $ in the result is reserved")
         return {key: plain(part, depth + 1) for key, part in value.items()}
+    array = packed(value)
+    if array:
+        return {"$a": array}
     if hasattr(value, "tolist"):
-        # Arrays and scalars of numpy.
+        # Scalars of numpy, and arrays of other elements.
         return plain(value.tolist(), depth + 1)
-    raise Invalid(f"a {type(value).__name__} is no result: return None, bool, int, float, str, list or dict")
+    raise Invalid(f"a {type(value).__name__} is no result: return None, bool, int, float, str, list, dict or array")
+
+
+def packed(value):
+    """Returns the parts of an array of numbers, of numpy, `array` or `memoryview`; None for other values."""
+    try:
+        view = None if isinstance(value, (bytes, bytearray)) else memoryview(value)
+    except (TypeError, ValueError):
+        return None
+    letter = view.format if view is not None and view.ndim and len(view.format) == 1 else " "
+    kind = "f" if letter in "fd" else "i" if letter in "bhilq" else "u" if letter in "BHILQ" else None
+    if kind is None or sys.byteorder != "little":
+        return None
+    data = base64.b64encode(view.tobytes()).decode()
+    return {"dtype": f"{kind}{8 * view.itemsize}", "shape": list(view.shape), "data": data}
+
+
+def unpacked(array):
+    """Returns an array of numpy, if that is installed, or else a `memoryview`."""
+    try:
+        letter, shape = LETTERS[array["dtype"]], array["shape"]
+        data = bytearray(base64.b64decode(array["data"], validate=True))
+        try:
+            import numpy
+        except ImportError:
+            # It has no shapes without elements.
+            return memoryview(data).cast(letter, *([] if 0 in shape else [shape]))
+        return numpy.frombuffer(data, "<" + letter).reshape(shape)
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"an array is wrong: {error!r}") from None
 
 
 def encode(value):
@@ -87,7 +123,7 @@ def encode(value):
 
 
 def special(value):
-    """Converts a JSON object that stands for a number, or for the path of a file."""
+    """Converts a JSON object that stands for a number, an array, or the path of a file."""
     if len(value) == 1:
         if "$file" in value:
             return value["$file"]
@@ -95,6 +131,8 @@ def special(value):
             return int(str(value["$i"]))
         if "$f" in value:
             return float(str(value["$f"]))
+        if "$a" in value:
+            return unpacked(value["$a"])
     return value
 
 

@@ -52,6 +52,7 @@ pub(super) const CASES: &[(&str, Check)] = &[
     ("value: strings", Echoes(r#"["","ä€😀","\"\\\n\t\u0000\u001f"]"#)),
     ("value: empty list and object", Echoes("[[],{}]")),
     ("value: nested lists and objects", Echoes(r#"{"a":[1,{"b":[[],[2.5,"c"]]}],"d":{"e":null}}"#)),
+    ("value: arrays", Echoes(ARRAYS)),
     ("value: 100 levels", Runs(value_deep)),
     ("call: positional arguments", Returns("pair", "[1,3]", "[1,3]")),
     ("call: named arguments", Returns("pair", r#"{"second":3,"first":1}"#, "[1,3]")),
@@ -96,6 +97,14 @@ pub(super) const CASES: &[(&str, Check)] = &[
     ("exit: at the end of the pipe", Runs(exit)),
     ("cancel: a killed call leaves no process", Runs(cancel)),
 ];
+
+/// Each type and sign, no, one and two dimensions.
+const ARRAYS: &str = r#"[{"$a":{"dtype":"f64","shape":[2,1],"data":"AAAAAAAA+D8AAAAAAADw/w=="}},
+{"$a":{"dtype":"f32","shape":[2],"data":"AACAPwAAwH8="}},{"$a":{"dtype":"i64","shape":[1],"data":"AAAAAAAAAIA="}},
+{"$a":{"dtype":"i32","shape":[1,1],"data":"/////w=="}},{"$a":{"dtype":"i16","shape":[2],"data":"AQD+/w=="}},
+{"$a":{"dtype":"i8","shape":[3],"data":"AID/"}},{"$a":{"dtype":"u64","shape":[1],"data":"//////////8="}},
+{"$a":{"dtype":"u32","shape":[1],"data":"/////w=="}},{"$a":{"dtype":"u16","shape":[1],"data":"//8="}},
+{"$a":{"dtype":"u8","shape":[0],"data":""}}]"#;
 
 impl Check {
     pub(super) fn run(&self, suite: &Suite) -> Checked {
