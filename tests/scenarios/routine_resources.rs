@@ -1,6 +1,11 @@
 //! Resources: files for calls of Python routines, on several nodes.
 
-use std::{fs, path::Path, process::Command};
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 use serde_json::json;
 use taskwork_tests::cluster::Running;
@@ -60,15 +65,51 @@ with routines.connect(address) as r:
         assert error.status == 404, error
 "#;
 
+const DESCRIPTION: &str = "name = 'reads'\nversion = '1.0'\nruntime = 'python3'\nentry = 'module:run'\n";
+
+/// Deploys the routine, and returns its folder.
+fn deploy(site: &Site) -> PathBuf {
+    let folder = site.cluster.folder().join("reads");
+    fs::create_dir(&folder).unwrap();
+    fs::write(folder.join("routine.toml"), DESCRIPTION).unwrap();
+    fs::write(folder.join("module.py"), MODULE).unwrap();
+    site.cluster.json("routines", &["deploy", folder.to_str().unwrap()]).unwrap();
+    folder
+}
+
+#[test]
+fn resource_is_copied_from_a_node_when_the_store_has_lost_it() {
+    const CALLS: u64 = 200;
+    let mut site = Site::new();
+    deploy(&site);
+    let file = site.cluster.folder().join("table.bin");
+    fs::write(&file, vec![7; 20 << 20]).unwrap();
+    site.cluster.json("routines", &["put", "table", file.to_str().unwrap()]).unwrap();
+    site.start_nodes(1);
+    let gateway = Gateway::start(&site.cluster);
+    let results = |calls: u64| {
+        let arguments: Vec<_> = (0..calls).map(|n| json!([{ "$resource": "table" }, n])).collect();
+        let job = json!({ "routine": "reads@1.0", "arguments": arguments });
+        let job = gateway.post("/v1/jobs", "", &job).1["job"].as_str().unwrap().to_owned();
+        let (_, state) = gateway.get(&format!("/v1/jobs/{job}?wait=60"));
+        assert_eq!(state["state"], "successful", "{state}");
+        let (_, page) = gateway.get(&format!("/v1/jobs/{job}/results?limit={calls}"));
+        page["results"].as_array().unwrap().iter().map(|result| result["value"].clone()).collect::<Vec<_>>()
+    };
+    let first = results(1);
+    // Only the first node has the content.
+    fs::remove_dir_all(site.cluster.folder().join("store/resources")).unwrap();
+    site.start_nodes(1);
+    let all = results(CALLS);
+    assert!(all.iter().all(|value| value[0] == first[0][0]), "{all:?}");
+    let nodes: BTreeSet<_> = all.iter().filter_map(|value| value[2].as_u64()).collect();
+    assert_eq!((all.len() as u64, nodes.len()), (CALLS, 2), "both nodes have made calls");
+}
+
 #[test]
 fn resource_reaches_calls_on_two_nodes_until_it_is_deleted() {
     let mut site = Site::new();
-    let folder = site.cluster.folder().join("reads");
-    fs::create_dir(&folder).unwrap();
-    let text = "name = 'reads'\nversion = '1.0'\nruntime = 'python3'\nentry = 'module:run'\n";
-    fs::write(folder.join("routine.toml"), text).unwrap();
-    fs::write(folder.join("module.py"), MODULE).unwrap();
-    site.cluster.json("routines", &["deploy", folder.to_str().unwrap()]).unwrap();
+    let folder = deploy(&site);
     // Larger than two parts.
     let content: Vec<u8> = (0_u32..).flat_map(u32::to_le_bytes).take(20 << 20).collect();
     let file = site.cluster.folder().join("table.bin");
@@ -97,7 +138,7 @@ fn resource_reaches_calls_on_two_nodes_until_it_is_deleted() {
     assert_eq!(status, 201);
     fs::write(&file, "other").unwrap();
     site.cluster.json("routines", &["put", "from.command", file.to_str().unwrap()]).unwrap();
-    fs::write(folder.join("routine.toml"), text.replace("1.0", "1.1")).unwrap();
+    fs::write(folder.join("routine.toml"), DESCRIPTION.replace("1.0", "1.1")).unwrap();
     site.cluster.json("routines", &["deploy", folder.to_str().unwrap()]).unwrap();
     assert_eq!(submit(), (200, first));
 }

@@ -1,4 +1,5 @@
-//! The companion of a job of calls: each node displays its part, and stops its calls before it leaves.
+//! The companion of a job of calls: each node displays its part, passes resources to others, and stops its calls before it
+//! leaves.
 
 use std::sync::{
     Arc, Weak,
@@ -12,7 +13,9 @@ use taskwork::{
 use tokio::{sync::watch, time::timeout_at};
 
 use crate::{
+    host::Host,
     progress::{Progress, Running},
+    resource::Peers,
     tally::Tally,
 };
 
@@ -49,7 +52,11 @@ impl Calls {
         let (provider, counts): (Weak<Self>, _) = (Arc::downgrade(&calls), calls.counts());
         Companion::new(calls, async move |mut cx: CompanionContext| {
             cx.set_status_provider(provider);
+            let peers = Host::current().map(|host| Peers::join(&cx, &host.resources, &host.store));
             while let Some(event) = cx.next().await {
+                if let Some(peers) = &peers {
+                    peers.on_event(&event);
+                }
                 if let CompanionEvent::Rescue(rescue) = event {
                     counts.leave(&rescue).await;
                 }

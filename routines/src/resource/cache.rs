@@ -7,7 +7,7 @@ use std::{
     io::{self, ErrorKind, Read as _, Write as _},
     os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak},
     thread,
     time::{Duration, Instant},
 };
@@ -15,7 +15,11 @@ use std::{
 use serde_json::value::RawValue;
 use taskwork_child::{WorkDir, sweep};
 
-use super::{RESOURCE_BYTES_MAX, Resource, ResourceError, references, replaced};
+use super::{
+    RESOURCE_BYTES_MAX, Resource, ResourceError,
+    peers::{Answer, Peers},
+    references, replaced,
+};
 use crate::store::Store;
 
 /// The prefix of the names of folders with resources.
@@ -36,8 +40,12 @@ const RETRY_PAUSE: Duration = Duration::from_millis(500);
 pub(crate) struct Resources {
     folder: WorkDir,
     bytes_max: u64,
+    /// A random number.
+    pub(super) id: u64,
     state: Mutex<State>,
     changed: Condvar,
+    /// The other nodes of running jobs.
+    peers: Mutex<Vec<Weak<Peers>>>,
 }
 
 #[derive(Debug, Default)]
@@ -67,9 +75,9 @@ enum Entry {
 
 /// A file, which is not removed while there is a second reference to it.
 #[derive(Debug)]
-struct LocalFile {
-    path: PathBuf,
-    bytes: u64,
+pub(super) struct LocalFile {
+    pub(super) path: PathBuf,
+    pub(super) bytes: u64,
 }
 
 /// The local files of the arguments of calls, until this is dropped.
@@ -150,7 +158,14 @@ impl Resources {
     fn bounded(folder: &Path, bytes_max: u64) -> io::Result<Arc<Self>> {
         sweep(folder, PREFIX);
         let folder = WorkDir::within(folder, PREFIX)?;
-        Ok(Arc::new(Self { folder, bytes_max, state: Mutex::default(), changed: Condvar::new() }))
+        Ok(Arc::new(Self {
+            folder,
+            bytes_max,
+            id: rand::random(),
+            state: Mutex::default(),
+            changed: Condvar::new(),
+            peers: Mutex::default(),
+        }))
     }
 
     /// Removes the files when the process exits: statics are not dropped.
@@ -198,6 +213,33 @@ impl Resources {
         })
     }
 
+    /// Adds the nodes of a job, from which files are fetched.
+    pub(super) fn add_peers(&self, peers: &Arc<Peers>) {
+        let mut all = self.peers.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|other| other.strong_count() > 0);
+        all.push(Arc::downgrade(peers));
+    }
+
+    /// Returns a file for another node. If there is none and it `starts`, fetches it, unless that has just failed.
+    pub(super) fn share(
+        self: &Arc<Self>,
+        store: &Store,
+        resource: &Resource,
+        starts: bool,
+    ) -> Result<Arc<LocalFile>, Answer> {
+        match self.state().entries.get(&resource.digest) {
+            Some(Entry::Here { .. }) => {}
+            _ if !starts => return Err(Answer::Lacks),
+            Some(Entry::Unavailable(since)) if since.elapsed() < RETRY_PAUSE => return Err(Answer::Lacks),
+            // The reason is for a call.
+            Some(Entry::Failed { content, .. }) if *content == resource.content() => {
+                return Err(Answer::Lacks);
+            }
+            _ => {}
+        }
+        self.get(store, resource).map_err(|_| Answer::Lacks)?.ok_or(Answer::Coming)
+    }
+
     /// Fetches a file, and adds it.
     fn add(&self, store: &Store, resource: &Resource) {
         let fetched = self.fetch(store, resource);
@@ -224,6 +266,16 @@ impl Resources {
 
     /// Fetches a file, or returns the reason why there is none.
     fn fetch(&self, store: &Store, resource: &Resource) -> io::Result<Result<LocalFile, String>> {
+        let mut draft = tempfile::Builder::new();
+        let mut draft = draft.permissions(Permissions::from_mode(0o444)).tempfile_in(self.folder.path())?;
+        let path = self.folder.path().join(&resource.digest);
+        let all: Vec<_> = self.peers.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        for peers in all.iter().filter_map(Weak::upgrade) {
+            if let Some(bytes) = peers.fetch(resource, draft.as_file())? {
+                draft.persist(&path)?;
+                return Ok(Ok(LocalFile { path, bytes }));
+            }
+        }
         let name = &resource.name;
         let (mut content, bytes) = match store.resource_content(resource) {
             Ok(content) => content,
@@ -233,8 +285,6 @@ impl Resources {
         if bytes > RESOURCE_BYTES_MAX {
             return Ok(Err(format!("resource {name} has {bytes} bytes, more than {RESOURCE_BYTES_MAX}")));
         }
-        let mut draft = tempfile::Builder::new();
-        let mut draft = draft.permissions(Permissions::from_mode(0o444)).tempfile_in(self.folder.path())?;
         let mut hasher = blake3::Hasher::new();
         let mut part = vec![0; PART_BYTES];
         loop {
@@ -249,7 +299,6 @@ impl Resources {
         if digest != resource.digest {
             return Ok(Err(format!("resource {name} is damaged in the store: its digest is {digest}")));
         }
-        let path = self.folder.path().join(digest);
         draft.persist(&path)?;
         Ok(Ok(LocalFile { path, bytes }))
     }
@@ -306,19 +355,21 @@ mod tests {
         (folder, resources)
     }
 
-    /// Waits until a file is here.
-    fn file(
-        resources: &Arc<Resources>,
-        store: &Store,
-        resource: &Resource,
-    ) -> Result<Arc<LocalFile>, String> {
-        let deadline = Instant::now() + Duration::from_secs(30);
-        loop {
-            if let Some(file) = resources.get(store, resource)? {
-                return Ok(file);
+    impl Resources {
+        /// Waits until a file is here.
+        pub(in crate::resource) fn wait_for(
+            self: &Arc<Self>,
+            store: &Store,
+            resource: &Resource,
+        ) -> Result<Arc<LocalFile>, String> {
+            let deadline = Instant::now() + Duration::from_secs(30);
+            loop {
+                if let Some(file) = self.get(store, resource)? {
+                    return Ok(file);
+                }
+                assert!(Instant::now() < deadline, "it does not arrive");
+                self.wait(Duration::from_millis(10));
             }
-            assert!(Instant::now() < deadline, "it does not arrive");
-            resources.wait(Duration::from_millis(10));
         }
     }
 
@@ -330,7 +381,7 @@ mod tests {
         thread::scope(|scope| {
             for _ in 0..16 {
                 scope.spawn(|| {
-                    let file = file(&resources, &store, &resource).unwrap();
+                    let file = resources.wait_for(&store, &resource).unwrap();
                     assert_eq!(fs::read_to_string(&file.path).unwrap(), "content");
                     // Another fetch would fail, since the first call has removed the content.
                     if gone.fetch_add(1, Relaxed) == 0 {
@@ -347,8 +398,8 @@ mod tests {
     fn least_recently_used_file_that_no_call_uses_is_removed() {
         let (store, (_folder, resources)) = (store(), cache(10));
         let [a, b, c, d] = ["a", "b", "c", "d"].map(|name| put(&store, name, &format!("{name}2345")));
-        let path = |of: &Resource| file(&resources, &store, of).unwrap().path.clone();
-        let used = file(&resources, &store, &a).unwrap();
+        let path = |of: &Resource| resources.wait_for(&store, of).unwrap().path.clone();
+        let used = resources.wait_for(&store, &a).unwrap();
         let (b_at, c_at) = (path(&b), path(&c));
         assert!(used.path.exists() && !b_at.exists() && c_at.exists(), "b is not used, and older than c");
         drop(used);
@@ -364,11 +415,11 @@ mod tests {
         let (store, (_folder, resources)) = (store(), cache(1000));
         let resource = put(&store, "table", "content");
         store.objects.put(&resource.content(), "CONTENT").unwrap();
-        let refused = file(&resources, &store, &resource).unwrap_err();
+        let refused = resources.wait_for(&store, &resource).unwrap_err();
         assert!(refused.contains("table is damaged"), "{refused}");
         assert_eq!(fs::read_dir(resources.folder.path()).unwrap().count(), 1, "only the mark");
         store.objects.put(&resource.content(), "content").unwrap();
-        assert!(file(&resources, &store, &resource).is_ok());
+        assert!(resources.wait_for(&store, &resource).is_ok());
     }
 
     #[test]
@@ -376,7 +427,7 @@ mod tests {
         let (store, (_folder, resources)) = (store(), cache(1000));
         let (a, b) = (put(&store, "a", "1"), put(&store, "b", "2"));
         for resource in [&a, &b] {
-            file(&resources, &store, resource).unwrap();
+            resources.wait_for(&store, resource).unwrap();
         }
         let argument = |of: &Resource| {
             RawValue::from_string(format!(r#"[{{"$resource":"{}"}}, 1]"#, of.reference())).unwrap()

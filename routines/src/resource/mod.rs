@@ -9,6 +9,7 @@
 //! the current content, with its digest, and the node replaces that by `{"$file": "PATH"}`.
 
 mod cache;
+mod peers;
 #[cfg(test)]
 mod tests;
 
@@ -21,7 +22,10 @@ use std::{
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-pub(crate) use self::cache::{Files, Held, Local, Resources};
+pub(crate) use self::{
+    cache::{Files, Held, Local, Resources},
+    peers::Peers,
+};
 use crate::{
     package::is_name,
     store::{Download, Store, Upload},

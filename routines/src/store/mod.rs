@@ -176,3 +176,5 @@ fn missing(routine: &str, name: String, error: io::Error) -> StoreError {
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+pub(crate) use self::tests::Faulty;

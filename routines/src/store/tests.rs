@@ -36,10 +36,12 @@ enum Fault {
 
 /// A store in memory whose next writes, and reads, have faults.
 #[derive(Debug, Default)]
-struct Faulty {
+pub(crate) struct Faulty {
     inner: InMemory,
     writes: Mutex<VecDeque<Fault>>,
     reads: Mutex<usize>,
+    /// The number of reads of contents of resources.
+    contents: Mutex<usize>,
 }
 
 impl Faulty {
@@ -51,6 +53,14 @@ impl Faulty {
 
     fn next_writes(&self, faults: &[Fault]) {
         self.writes.lock().unwrap().extend(faults);
+    }
+
+    pub(crate) fn next_reads(&self, faults: usize) {
+        *self.reads.lock().unwrap() = faults;
+    }
+
+    pub(crate) fn contents_read(&self) -> usize {
+        *self.contents.lock().unwrap()
     }
 
     fn has_faults(&self) -> bool {
@@ -99,6 +109,9 @@ impl ObjectStore for Faulty {
             *reads = reads.saturating_sub(1);
             is_faulty
         };
+        if name.as_ref().starts_with("resources/") && !options.head {
+            *self.contents.lock().unwrap() += 1;
+        }
         if is_faulty { Err(fault()) } else { self.inner.get_opts(name, options).await }
     }
 
