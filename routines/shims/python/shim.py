@@ -136,10 +136,14 @@ def special(value):
     return value
 
 
+# One for all messages, as `ENCODER`.
+DECODER = json.JSONDecoder(object_hook=special)
+
+
 def decode(argument):
-    """Returns an argument with its special numbers."""
+    """Returns an argument with its special values."""
     try:
-        return json.loads(json.dumps(argument), object_hook=special)
+        return DECODER.decode(json.dumps(argument))
     except ValueError as error:
         raise Invalid(f"the argument is invalid: {error}") from None
 
@@ -207,7 +211,7 @@ class Pipes:
             sys.exit(0)
         text, self.bytes = content[:json_length], content[json_length:]
         try:
-            return json.loads(text, object_hook=special), False
+            return DECODER.decode(text.decode()), False
         except ValueError:
             # An argument is invalid: each is decoded by itself.
             return json.loads(text), True
