@@ -29,7 +29,7 @@ use std::{convert::Infallible, net::SocketAddr, sync::Arc, time::Duration};
 
 use axum::{
     Extension, Json, Router,
-    body::{Body, Bytes},
+    body::Bytes,
     extract::{
         DefaultBodyLimit, Path, Query, State,
         rejection::{BytesRejection, PathRejection, QueryRejection},
@@ -56,7 +56,6 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 use self::{
     incoming::BodyLimits,
     openapi::{CallBody, Document, JobBody, Outcome, Refused},
-    parts::Parts,
     problem::Problem,
 };
 use crate::{
@@ -302,7 +301,7 @@ async fn results(
     let results = gateway.service.results(&id).await?;
     let accepts_lines = headers.get(header::ACCEPT).is_some_and(|accept| accept == NDJSON);
     if accepts_lines {
-        let body = Body::new(Parts::of_results(results, from, deadline));
+        let body = parts::of_results(results, from, deadline);
         return Ok(([(header::CONTENT_TYPE, NDJSON)], body).into_response());
     }
     let limit = limit.unwrap_or(PAGE).clamp(1, PAGE_MAX);

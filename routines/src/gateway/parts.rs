@@ -1,17 +1,11 @@
 //! Bodies of answers that are read from the store in parts.
 
-use std::{
-    error::Error,
-    fmt,
-    pin::Pin,
-    sync::Arc,
-    task::{Context, Poll},
-};
+use std::{error::Error, sync::Arc};
 
-use axum::body::Bytes;
-use hyper::body::Frame;
+use axum::body::{Body, Bytes};
+use futures_util::stream::try_unfold;
 use taskwork_cli::web::server::Deadline;
-use tokio::task::{JoinHandle, spawn_blocking};
+use tokio::task::spawn_blocking;
 
 use crate::store::{Results, ResultsError};
 
@@ -19,88 +13,37 @@ use crate::store::{Results, ResultsError};
 const RESULTS_BYTES: usize = 256 << 10;
 const RESULTS_MAX: usize = 10_000;
 
-type Read = Result<Bytes, Box<dyn Error + Send + Sync>>;
+type Failure = Box<dyn Error + Send + Sync>;
 
-/// Reads the next part; it is empty at the end.
-type Source = Box<dyn FnMut() -> Read + Send>;
+/// A connection without its deadline until this is dropped: a large body may exceed it.
+struct Lifted(Deadline);
 
-/// A body whose parts are read on threads that may block.
-pub(super) struct Parts {
-    stage: Stage,
-    deadline: Deadline,
-}
-
-enum Stage {
-    Idle(Source),
-    Reading(JoinHandle<(Source, Read)>),
-    Ended,
-}
-
-impl Parts {
-    pub(super) fn new(
-        deadline: Deadline,
-        next: impl FnMut() -> Result<Bytes, Box<dyn Error + Send + Sync>> + Send + 'static,
-    ) -> Self {
-        // A connection has a deadline, which a large body may exceed.
-        deadline.lift();
-        Self { stage: Stage::Idle(Box::new(next)), deadline }
-    }
-
-    /// Creates the body of all results from an index: one line for each.
-    pub(super) fn of_results(results: Arc<Results>, from: u64, deadline: Deadline) -> Self {
-        let mut next = Some(from);
-        Self::new(deadline, move || {
-            let Some(from) = next else { return Ok(Bytes::new()) };
-            let lines = results.lines(from, RESULTS_MAX, RESULTS_BYTES).map_err(Box::<ResultsError>::from)?;
-            next = lines.last().and_then(|line| line.index.checked_add(1));
-            Ok(lines.into_iter().flat_map(|line| line.json.into_bytes().into_iter().chain([b'\n'])).collect())
-        })
-    }
-}
-
-impl hyper::body::Body for Parts {
-    type Data = Bytes;
-    type Error = Box<dyn Error + Send + Sync>;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
-        loop {
-            self.stage = match std::mem::replace(&mut self.stage, Stage::Ended) {
-                Stage::Idle(mut source) => Stage::Reading(spawn_blocking(move || {
-                    let read = source();
-                    (source, read)
-                })),
-                Stage::Reading(mut reading) => {
-                    let Poll::Ready(read) = Pin::new(&mut reading).poll(cx) else {
-                        self.stage = Stage::Reading(reading);
-                        return Poll::Pending;
-                    };
-                    match read {
-                        Ok((_, Ok(part))) if part.is_empty() => Stage::Ended,
-                        Ok((source, Ok(part))) => {
-                            self.stage = Stage::Idle(source);
-                            return Poll::Ready(Some(Ok(Frame::data(part))));
-                        }
-                        Ok((_, Err(error))) => return Poll::Ready(Some(Err(error))),
-                        Err(error) => return Poll::Ready(Some(Err(error.into()))),
-                    }
-                }
-                Stage::Ended => return Poll::Ready(None),
-            };
-        }
-    }
-}
-
-impl Drop for Parts {
+impl Drop for Lifted {
     fn drop(&mut self) {
-        self.deadline.restore();
+        self.0.restore();
     }
 }
 
-impl fmt::Debug for Parts {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Parts").finish_non_exhaustive()
-    }
+/// Creates a body of parts, which are read on threads that may block. An empty part ends it.
+pub(super) fn body(
+    deadline: Deadline,
+    next: impl FnMut() -> Result<Bytes, Failure> + Send + 'static,
+) -> Body {
+    deadline.lift();
+    Body::from_stream(try_unfold((Lifted(deadline), next), async |(lifted, mut next)| {
+        let (part, next) = spawn_blocking(move || (next(), next)).await?;
+        let part = part?;
+        Ok::<_, Failure>((!part.is_empty()).then_some((part, (lifted, next))))
+    }))
+}
+
+/// Creates the body of all results from an index: one line for each.
+pub(super) fn of_results(results: Arc<Results>, from: u64, deadline: Deadline) -> Body {
+    let mut next = Some(from);
+    body(deadline, move || {
+        let Some(from) = next else { return Ok(Bytes::new()) };
+        let lines = results.lines(from, RESULTS_MAX, RESULTS_BYTES).map_err(Box::<ResultsError>::from)?;
+        next = lines.last().and_then(|line| line.index.checked_add(1));
+        Ok(lines.into_iter().flat_map(|line| line.json.into_bytes().into_iter().chain([b'\n'])).collect())
+    })
 }

@@ -17,7 +17,7 @@ use super::{
     Gateway, Lifted,
     incoming::Stalled,
     openapi::{Content, Refused, ResourceInfo, Resources},
-    parts::Parts,
+    parts,
     problem::Problem,
 };
 use crate::{resource::Resource, service::ServiceError, store::Store};
@@ -114,13 +114,13 @@ pub(super) async fn get(
         (header::CONTENT_TYPE, "application/octet-stream".to_owned()),
         (header::CONTENT_LENGTH, bytes.to_string()),
     ];
-    let body = Parts::new(deadline, move || {
+    let body = parts::body(deadline, move || {
         let mut part = vec![0; PART_BYTES];
         let bytes = content.read(&mut part)?;
         part.truncate(bytes);
         Ok(part.into())
     });
-    Ok((head, Body::new(body)).into_response())
+    Ok((head, body).into_response())
 }
 
 #[utoipa::path(
