@@ -7,6 +7,17 @@ static int echo(rt_cx *cx) {
     return 0;
 }
 
+static int doubled(rt_cx *cx) {
+    rt_bytes numbers = {0};
+    rt_json shape;
+    if (rt_to_array(rt_argument(cx, 0, "values"), "f64", &numbers, &shape)) return rt_fail(cx, "values must be an array");
+    size_t count = numbers.size / sizeof(double);
+    for (size_t i = 0; i < count; i++) ((double *)(void *)numbers.data)[i] *= 2;
+    rt_write_array(&cx->result, "f64", &count, 1, numbers.data);
+    free(numbers.data);
+    return 0;
+}
+
 static int pair(rt_cx *cx) {
     double first, second = 2;
     rt_json other = rt_argument(cx, 1, "second");
@@ -150,7 +161,7 @@ int main(void) {
         {.name = "echo", .call = echo}, {.name = "pair", .call = pair}, {.name = "fails", .call = fails},
         {.name = "invalid", .call = invalid}, {.name = "large", .call = large}, {.name = "prints", .call = prints},
         {.name = "process", .call = process}, {.name = "calls", .call = calls}, {.name = "caught", .call = caught},
-        {.name = "adds", .call = adds},
+        {.name = "adds", .call = adds}, {.name = "doubled", .call = doubled},
         {.name = "Count", .start = count_start, .search = count_search, .split = count_split}, {.name = NULL},
     };
     return rt_main(routines);

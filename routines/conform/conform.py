@@ -1,5 +1,6 @@
 """The routines that `routines conform` calls. A package for another language has the same ones in the module `conform`."""
 
+import array
 import os
 import sys
 import time
@@ -9,6 +10,10 @@ import routines
 
 def echo(value):
     return value
+
+
+def doubled(values):
+    return array.array("d", [2 * value for value in values])
 
 
 def pair(first, second=2):

@@ -160,6 +160,24 @@ RT_API void rt_write_number(rt_bytes *to, double number) {
     else rt_write(to, fabs(number) > (double)RT_INTEGER_MAX ? "%.16e" : "%.17g", number);
 }
 
+#define RT_DIGITS "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
+
+/* Appends an array with a type such as "f64", and elements in C order on a little-endian machine. */
+RT_API void rt_write_array(rt_bytes *to, const char *dtype, const size_t *shape, size_t dimensions, const void *elements) {
+    const unsigned char *data = elements;
+    size_t size = (size_t)atoi(dtype + 1) / 8;
+    rt_write(to, "{\"$a\":{\"dtype\":\"%s\",\"shape\":[", dtype);
+    for (size_t i = 0; i < dimensions; size *= shape[i++]) rt_write(to, i ? ",%zu" : "%zu", shape[i]);
+    rt_write(to, "],\"data\":\"");
+    for (size_t i = 0; i < size; i += 3) {
+        size_t left = size - i;
+        unsigned word = (unsigned)data[i] << 16 | (left > 1 ? data[i + 1] : 0u) << 8 | (left > 2 ? data[i + 2] : 0u);
+        char four[] = {RT_DIGITS[word >> 18], RT_DIGITS[word >> 12 & 63], left > 1 ? RT_DIGITS[word >> 6 & 63] : '=', left > 2 ? RT_DIGITS[word & 63] : '='};
+        rt_append(to, four, 4);
+    }
+    rt_write(to, "\"}}");
+}
+
 /* Readers of JSON, which a NUL follows */
 
 RT_API const char *rt_space(const char *at) { return at + strspn(at, " \t\n\r"); }
@@ -270,6 +288,30 @@ RT_API int rt_to_number(rt_json value, double *number) {
     char *end;
     double read = strtod(value.at, &end);
     return end == value.at + value.size ? (*number = read, 0) : -1;
+}
+
+/* Appends the elements of an array with this type, and returns 0, or another number if it is none. The parts of `shape` are
+ * the lengths of its dimensions. */
+RT_API int rt_to_array(rt_json value, const char *dtype, rt_bytes *to, rt_json *shape) {
+    rt_json array = rt_member(value, "$a"), data = rt_member(array, "data"), part;
+    size_t bytes = (size_t)atoi(dtype + 1) / 8, before = to->size;
+    unsigned word = 0, bits = 0;
+    double length;
+    *shape = rt_member(array, "shape");
+    if (!rt_is(rt_member(array, "dtype"), dtype) || !data.size || *data.at != '"' || !shape->size) return -1;
+    rt_reserve(to, data.size);
+    for (const char *at = data.at + 1, *digit; *at != '"' && *at != '='; at++) {
+        /* The slash may be escaped. */
+        if (*at == '\\') continue;
+        if (!(digit = strchr(RT_DIGITS, *at))) return -1;
+        word = word << 6 | (unsigned)(digit - RT_DIGITS);
+        if ((bits += 6) < 8) continue;
+        char byte = (char)(word >> (bits -= 8));
+        rt_append(to, &byte, 1);
+    }
+    for (const char *at = NULL; (part = rt_next(*shape, &at, NULL)).size; bytes *= (size_t)length)
+        if (rt_to_number(part, &length) || !(length >= 0 && length <= RT_FRAME_BYTES_MAX)) return -1;
+    return to->size - before == bytes ? 0 : -1;
 }
 
 RT_API unsigned rt_unit(const char *at) { return (unsigned)strtoul((char[]){at[0], at[1], at[2], at[3], 0}, NULL, 16); }

@@ -53,6 +53,7 @@ pub(super) const CASES: &[(&str, Check)] = &[
     ("value: empty list and object", Echoes("[[],{}]")),
     ("value: nested lists and objects", Echoes(r#"{"a":[1,{"b":[[],[2.5,"c"]]}],"d":{"e":null}}"#)),
     ("value: arrays", Echoes(ARRAYS)),
+    ("value: elements of an array", Returns("doubled", DOUBLES, DOUBLED)),
     ("value: 100 levels", Runs(value_deep)),
     ("call: positional arguments", Returns("pair", "[1,3]", "[1,3]")),
     ("call: named arguments", Returns("pair", r#"{"second":3,"first":1}"#, "[1,3]")),
@@ -105,6 +106,10 @@ const ARRAYS: &str = r#"[{"$a":{"dtype":"f64","shape":[2,1],"data":"AAAAAAAA+D8A
 {"$a":{"dtype":"i8","shape":[3],"data":"AID/"}},{"$a":{"dtype":"u64","shape":[1],"data":"//////////8="}},
 {"$a":{"dtype":"u32","shape":[1],"data":"/////w=="}},{"$a":{"dtype":"u16","shape":[1],"data":"//8="}},
 {"$a":{"dtype":"u8","shape":[0],"data":""}}]"#;
+
+/// 1.5 and minus infinity, and twice that.
+const DOUBLES: &str = r#"[{"$a":{"dtype":"f64","shape":[2],"data":"AAAAAAAA+D8AAAAAAADw/w=="}}]"#;
+const DOUBLED: &str = r#"{"$a":{"dtype":"f64","shape":[2],"data":"AAAAAAAACEAAAAAAAADw/w=="}}"#;
 
 impl Check {
     pub(super) fn run(&self, suite: &Suite) -> Checked {
