@@ -61,6 +61,9 @@ impl Calls {
                     counts.leave(&rescue).await;
                 }
             }
+            if let Some(peers) = &peers {
+                peers.leave();
+            }
             Ok(())
         })
     }
