@@ -6,6 +6,7 @@ mod package_cache;
 mod page;
 mod pool;
 mod process;
+mod starter;
 mod threads;
 
 use std::time::Duration;
@@ -14,7 +15,8 @@ pub(crate) use self::{
     package_cache::{Installed, Packages},
     page::Request,
     pool::Pool,
-    process::{Event, Program, Runtime, StartError, Starter},
+    process::{Event, Runtime},
+    starter::{Program, StartError, Starter},
     threads::spawn_call,
 };
 

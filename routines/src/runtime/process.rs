@@ -10,50 +10,38 @@
 
 use std::{
     collections::VecDeque,
-    ffi::{OsStr, OsString},
-    fs::{self, File, OpenOptions},
-    io::{self, ErrorKind, Read as _, Write as _},
-    os::{fd::OwnedFd, unix::fs::OpenOptionsExt as _},
-    path::{Path, PathBuf},
-    process::{Command, Stdio},
+    fs::File,
+    io::{self, ErrorKind, PipeReader, Read as _, Write as _},
+    os::fd::OwnedFd,
     sync::Arc,
-    thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
 
 use rustix::{
     event::{PollFd, PollFlags, poll},
-    fs::{CWD, FileType, Mode, OFlags, mknodat},
+    io::Errno,
     process::{Pid, PidfdFlags, pidfd_open},
     time::Timespec,
 };
 use serde_json::value::RawValue;
-use taskwork_child::{Group, Killer, WorkDir, sweep};
+use taskwork_child::{Group, Killer};
 use tempfile::TempDir;
-use thiserror::Error;
 
 use super::{
     LOAD_MAX,
     log::Log,
     nested::NestedCall,
     page::{Page, Request},
+    threads::spawn,
 };
 use crate::{
     ranges::Ranges,
     store::Outcome,
     wire::{
-        CallError, EntryKind, ErrorKind as WireErrorKind, Exchange, Frame, FrameError, Frames, FromRuntime,
-        Step, ToRuntime,
+        CallError, ErrorKind as WireErrorKind, Exchange, Frame, FrameError, Frames, FromRuntime, Step,
+        ToRuntime,
     },
 };
-
-const PYTHON_SHIM: &str = include_str!("../../shims/python/shim.py");
-
-/// The prefix of the names of work folders.
-const PREFIX: &str = "routines-work-";
-
-/// The versions of the protocol that this host speaks.
-const VERSIONS: &[u32] = &[1];
 
 /// The maximum time to wait for the rest of the log of a dead runtime.
 const LOG_LATE_MAX: Duration = Duration::from_millis(200);
@@ -63,41 +51,6 @@ const PART_BYTES: usize = 64 << 10;
 
 /// The maximum time between two checks of a nested call for an event that is not in a pipe.
 const LOOK: Duration = Duration::from_millis(5);
-
-/// The environment variables that runtimes inherit. Others may contain secrets of the node.
-const INHERITED: &[&str] = &["PATH", "LANG", "LC_ALL", "TZ", "LD_LIBRARY_PATH", "VIRTUAL_ENV"];
-
-/// The reasons for which a runtime does not start.
-#[derive(Debug, Error)]
-#[non_exhaustive]
-pub(crate) enum StartError {
-    #[error("the runtime {program:?} cannot be started: {error}")]
-    Start { program: PathBuf, error: io::Error },
-    #[error("the work folder of a runtime cannot be prepared: {0}")]
-    Folder(#[from] io::Error),
-}
-
-/// The program of a runtime.
-#[derive(Debug)]
-pub(crate) enum Program {
-    /// This Python interpreter, with the shim.
-    Python(PathBuf),
-    /// A program and its arguments.
-    Command(Vec<OsString>),
-}
-
-impl From<PathBuf> for Program {
-    fn from(python: PathBuf) -> Self {
-        Self::Python(python)
-    }
-}
-
-/// Starts runtimes in work folders below one folder.
-#[derive(Debug)]
-pub(crate) struct Starter {
-    folder: WorkDir,
-    program: Program,
-}
 
 #[derive(Debug)]
 pub(crate) enum Event {
@@ -138,73 +91,29 @@ pub(crate) struct Runtime {
     _folder: TempDir,
 }
 
-impl Starter {
-    /// Creates a starter of this program.
-    ///
-    /// # Errors
-    /// If the folder cannot be created or written.
-    pub(crate) fn new(within: &Path, program: impl Into<Program>) -> io::Result<Self> {
-        fs::create_dir_all(within)?;
-        sweep(within, PREFIX);
-        let folder = WorkDir::within(within, PREFIX)?;
-        fs::write(folder.path().join("shim.py"), PYTHON_SHIM)?;
-        Ok(Self { folder, program: program.into() })
-    }
+/// Waits until one of these is ready, at most so long.
+fn wait_for(ready: &mut [PollFd<'_>], most: Duration) {
+    let most = Timespec::try_from(most).ok();
+    // A signal ends a wait early.
+    while let Err(Errno::INTR) = poll(ready, most.as_ref()) {}
+}
 
-    /// Starts a runtime that loads a routine: the program of the package, if it has one.
-    pub(crate) fn start(
-        &self,
-        package: &Path,
-        entry: &str,
-        kind: EntryKind,
-        program: Option<&Path>,
-    ) -> Result<Runtime, StartError> {
-        let mut runtime = self.open(program)?;
-        let package = package.to_string_lossy();
-        let load = ToRuntime::Load { folder: &package, entry, kind };
-        for message in [ToRuntime::Hello { versions: VERSIONS }, load] {
-            let sent = runtime.send(&message.frame());
-            sent.map_err(|error| io::Error::other(error.to_string()))?;
-        }
-        Ok(runtime)
-    }
-
-    /// Starts a runtime that was sent nothing.
-    pub(crate) fn open(&self, program: Option<&Path>) -> Result<Runtime, StartError> {
-        let folder = tempfile::Builder::new().prefix("runtime-").tempdir_in(self.folder.path())?;
-        let (reads, writes) = (folder.path().join("in"), folder.path().join("out"));
-        for pipe in [&reads, &writes] {
-            mknodat(CWD, pipe, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).map_err(io::Error::from)?;
-        }
-        let page_path = folder.path().join("page");
-        let page = Page::create(&page_path)?;
-        // Opened for both directions, so that neither side waits for the other one.
-        let open = |pipe: &Path| {
-            let flags = i32::try_from(OFlags::NONBLOCK.bits()).map_err(io::Error::other)?;
-            OpenOptions::new().read(true).write(true).custom_flags(flags).open(pipe)
-        };
-        let (input, output) = (open(&reads)?, open(&writes)?);
-        let (log_reader, log_writer) = io::pipe()?;
-        let mut command = self.command(folder.path(), program);
-        command
-            .env("ROUTINES_IN", &reads)
-            .env("ROUTINES_OUT", &writes)
-            .env("ROUTINES_PAGE", &page_path)
-            .stdin(Stdio::null())
-            .stdout(log_writer.try_clone()?)
-            .stderr(log_writer);
-        let program = PathBuf::from(command.get_program());
-        let group = Group::start(&mut command);
-        // The command holds a write end of the log, which would keep its reader waiting.
-        drop(command);
-        let group = group.map_err(|error| StartError::Start { program, error })?;
+impl Runtime {
+    /// Returns the runtime of a process, with the pipes to it and from it.
+    pub(super) fn of(
+        group: Group,
+        folder: TempDir,
+        [input, output]: [File; 2],
+        page: Page,
+        log_reader: PipeReader,
+    ) -> io::Result<Self> {
         let process = i32::try_from(group.child.id()).ok().and_then(Pid::from_raw);
         let process = process.ok_or_else(|| io::Error::other("the id of the process is invalid"))?;
-        let exit = pidfd_open(process, PidfdFlags::empty()).map_err(io::Error::from)?;
+        let exit = pidfd_open(process, PidfdFlags::empty())?;
         let log = Arc::<Log>::default();
         let its = Arc::clone(&log);
         spawn("log", move || its.fill(log_reader))?;
-        Ok(Runtime {
+        Ok(Self {
             exchange: Exchange::new(),
             unwritten: VecDeque::new(),
             input,
@@ -227,50 +136,6 @@ impl Starter {
         })
     }
 
-    /// Removes the work folder when the process exits: statics are not dropped.
-    pub(crate) fn remove(&self) {
-        if let Err(error) = fs::remove_dir_all(self.folder.path()) {
-            tracing::debug!(%error, "cannot remove the work folder");
-        }
-    }
-
-    fn command(&self, folder: &Path, program: Option<&Path>) -> Command {
-        let mut command = match (program, &self.program) {
-            (Some(program), _) => Command::new(program),
-            (None, Program::Python(python)) => {
-                let mut command = Command::new(python);
-                // Isolated: neither the environment nor the user's folders change the modules that a routine imports.
-                let cache = self.folder.path().join("pyc");
-                command.args(["-I", "-X"]).arg(format!("pycache_prefix={}", cache.display()));
-                command.arg(self.folder.path().join("shim.py"));
-                command
-            }
-            (None, Program::Command(words)) => {
-                let mut command = Command::new(words.first().map_or(OsStr::new(""), OsString::as_os_str));
-                command.args(words.iter().skip(1));
-                command
-            }
-        };
-        command.env_clear().current_dir(folder);
-        let inherited = INHERITED.iter().filter_map(|name| Some((name, std::env::var_os(name)?)));
-        command.envs(inherited).env("HOME", folder).env("TMPDIR", folder);
-        // A call has one worker, so one thread.
-        command.env("OMP_NUM_THREADS", "1").env("OPENBLAS_NUM_THREADS", "1").env("PYTHONUNBUFFERED", "1");
-        command
-    }
-}
-
-pub(super) fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
-    thread::Builder::new().name(name.to_owned()).spawn(run)
-}
-
-/// Waits until one of these is ready, at most so long.
-fn wait_for(ready: &mut [PollFd<'_>], most: Duration) {
-    // A wait that fails ends early.
-    let _ = poll(ready, Timespec::try_from(most).ok().as_ref());
-}
-
-impl Runtime {
     /// Sends calls at a depth, each with its id. A single one may continue from a state. All earlier calls must be
     /// answered.
     ///

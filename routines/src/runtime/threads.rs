@@ -3,9 +3,8 @@
 use std::{
     io,
     sync::{Mutex, MutexGuard, PoisonError, mpsc},
+    thread::{self, JoinHandle},
 };
-
-use super::process::spawn;
 
 /// The maximum number of threads that wait for calls.
 const IDLE_MAX: usize = 16;
@@ -13,6 +12,10 @@ const IDLE_MAX: usize = 16;
 type Run = Box<dyn FnOnce() + Send>;
 
 static IDLE: Mutex<Vec<mpsc::Sender<Run>>> = Mutex::new(Vec::new());
+
+pub(super) fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
+    thread::Builder::new().name(name.to_owned()).spawn(run)
+}
 
 fn idle() -> MutexGuard<'static, Vec<mpsc::Sender<Run>>> {
     IDLE.lock().unwrap_or_else(PoisonError::into_inner)
