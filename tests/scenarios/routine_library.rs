@@ -245,6 +245,44 @@ fn conform(folder: &Path, only: &str, program: &[&str]) -> Value {
 }
 
 #[test]
+fn arrays_of_numbers_are_arguments_and_results_of_calls_and_jobs() {
+    let mut site = Site::new();
+    let folder = site.cluster.folder().join("halves");
+    fs::create_dir(&folder).unwrap();
+    let text = "name = 'halves'\nversion = '1.0'\nruntime = 'python3'\nentry = 'module:run'\n\
+        [result]\ntype = 'array'\nitems = { type = 'number', minimum = 0 }\n";
+    fs::write(folder.join("routine.toml"), text).unwrap();
+    let module =
+        "import array\n\ndef run(values):\n    return array.array('d', [value / 2 for value in values])\n";
+    fs::write(folder.join("module.py"), module).unwrap();
+    site.cluster.json("routines", &["deploy", folder.to_str().unwrap()]).unwrap();
+    site.start_nodes(1);
+    let gateway = Gateway::start(&site.cluster);
+    let script = r#"
+import sys
+from array import array
+import routines
+
+with routines.connect(sys.argv[1]) as r:
+    assert list(r.call("halves@1.0", array("d", [3, 5]))) == [1.5, 2.5]
+    values = r.map("halves@1.0", [array("i", [2]), memoryview(bytes([4, 6]))]).values()
+    assert [list(value) for value in values] == [[1], [2, 3]], values
+    try:
+        r.call("halves@1.0", array("f", [-1]))
+    except routines.CallError as error:
+        assert error.kind == "invalid" and "minimum" in error.message, error
+    else:
+        raise AssertionError("the result violates its schema")
+"#;
+    let client = Path::new(env!("CARGO_MANIFEST_DIR")).join("../routines/clients/python");
+    let mut python = Command::new("python3");
+    python.args(["-c", script, &format!("http://{}", gateway.address)]).env("PYTHONPATH", client);
+    python.env("PYTHONDONTWRITEBYTECODE", "1");
+    let said = Running::begin(python, site.cluster.folder()).unwrap().end().unwrap();
+    assert_eq!(said.code, 0, "{}\n{}", said.err, site.cluster.logs());
+}
+
+#[test]
 fn conform_passes_for_the_header_of_c() {
     let folder = tempdir().unwrap();
     let program = folder.path().join("conform");
