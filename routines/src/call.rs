@@ -32,7 +32,7 @@ pub(crate) struct CallHere<'a> {
     runtime: Option<Runtime>,
     /// Whether the runtime has the call.
     is_sent: bool,
-    /// The number of new runtimes in a row that have not loaded the routine, and of those that were lost with the call.
+    /// The number of new runtimes in a row without a loaded routine, and the number of runtimes that were lost with the call.
     loads: u32,
     crashes: u32,
 }

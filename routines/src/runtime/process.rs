@@ -91,7 +91,7 @@ pub(crate) struct Runtime {
     _folder: TempDir,
 }
 
-/// Waits until one of these is ready, at most so long.
+/// Waits until a file or a process is ready, for at most this time.
 fn wait_for(ready: &mut [PollFd<'_>], most: Duration) {
     let most = Timespec::try_from(most).ok();
     // A signal ends a wait early.

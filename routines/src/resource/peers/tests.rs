@@ -142,7 +142,7 @@ impl Case {
         order
     }
 
-    /// Fetches the content on all of these nodes at once, and returns the number of reads of the store.
+    /// Fetches the content on several nodes at once, and returns the number of reads of the store.
     fn fetch(&self, nodes: &[NodeId]) -> usize {
         let before = self.faulty.contents_read();
         thread::scope(|scope| {
