@@ -5,6 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use taskwork::Labels;
 
+use super::members::Member;
 use crate::{options::Options, size::shown};
 
 /// The requirements of a call on its member.
@@ -51,8 +52,14 @@ pub(crate) enum Lack {
     Together,
 }
 
-/// The common properties of the calls of a lane: their demand, and whether they are spread.
-pub(super) type LaneKind = (Demand, bool);
+/// The properties of a call that determine the members that can run it. Calls of one class wait in one queue.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Class {
+    pub(super) demand: Demand,
+    pub(super) is_spread: bool,
+    /// The members on which the calls could not run.
+    pub(super) shunned: Vec<Member>,
+}
 
 impl Demand {
     /// The requirements of a call that may run anywhere.
@@ -97,10 +104,10 @@ impl Lack {
     /// Returns the requirement that none of these members satisfies; `None` if a member satisfies all, or there
     /// are no members.
     pub(crate) fn of<'a>(demand: Demand, all: impl Iterator<Item = &'a Capacity> + Clone) -> Option<Self> {
-        let most = all.clone().map(|one| one.workers).max()?;
         if all.clone().any(|one| one.can_take(demand)) {
             return None;
         }
+        let most = all.clone().map(|one| one.workers).max()?;
         if most < demand.cores {
             return Some(Self::Cores { demanded: demand.cores, most });
         }

@@ -1,16 +1,22 @@
 //! The members that run calls, and the choice of one for a call.
 //!
 //! A call is assigned to the member where it is expected to start first: after the calls assigned there before,
-//! and the transfer of its missing inputs. For a plain call, only the members that have some of its inputs, and the
-//! member with the least work, are considered, so the cost does not depend on the number of members. For a call
-//! with requirements and for a spread call (`place`), all members are considered.
+//! and the transfer of its missing inputs. Only the members that have some of its inputs, and the member with the
+//! least work, are considered, so the cost does not depend on the number of members.
+//!
+//! A member runs as many calls at a time as it has workers, so its memory has to suffice for the assigned calls
+//! with the largest demands of that number, and calls can be assigned ahead. A call that takes several workers is
+//! never assigned ahead: it is assigned only when enough workers are free, so that it starts immediately. A member
+//! that always receives other calls would never have enough free workers or memory, so one is *reserved* for the
+//! demand: the one with the fewest used workers. Until the call is assigned, it receives no other calls, or no
+//! others that demand memory if only memory is missing.
 
 mod leaving;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
-    demand::{Capacity, Demand, LaneKind},
+    demand::{Capacity, Class, Demand},
     durations::{Durations, TaskKey},
 };
 use crate::task::TaskDef;
@@ -48,8 +54,8 @@ const BYTES_BY_US: u64 = 200;
 #[derive(Debug, Default)]
 pub(super) struct Members {
     known: BTreeMap<Member, Load>,
-    /// The members that accept another call, by their amount of work.
-    open: BTreeSet<(u64, Member)>,
+    /// For each demand of waiting calls, the members that accept another such call, by their amount of work.
+    open: BTreeMap<Demand, BTreeSet<(u64, Member)>>,
     durations: Durations,
     /// The mean times of tasks from which the amounts of work were computed.
     noted_ns: BTreeMap<TaskKey, u64>,
@@ -91,8 +97,8 @@ struct Load {
     assigned: u64,
     /// The workers used by the assigned calls.
     cores: u64,
-    /// The memory used by the assigned calls, in bytes.
-    memory: u64,
+    /// The numbers of assigned calls by their demands of memory, in bytes.
+    memory: BTreeMap<u64, u64>,
     /// The tasks of the assigned calls, which are few, each with the number of its calls.
     tasks: Vec<(Option<TaskKey>, u64)>,
     /// The expected total duration of the assigned calls, and that of the longest one.
@@ -111,8 +117,8 @@ struct Load {
     may_go: bool,
     /// The size of the data that it has received from leaving members, in bytes.
     rescued: u64,
-    /// Its amount of work, as recorded in [`Members::open`], if it accepts another call.
-    rank: Option<u64>,
+    /// Its amount of work, as recorded in [`Members::open`].
+    rank: u64,
 }
 
 impl Members {
@@ -130,8 +136,10 @@ impl Members {
     }
 
     pub(super) fn remove(&mut self, member: Member) {
-        if let Some(rank) = self.known.remove(&member).and_then(|load| load.rank) {
-            self.open.remove(&(rank, member));
+        if let Some(Load { rank, .. }) = self.known.remove(&member) {
+            for open in self.open.values_mut() {
+                open.remove(&(rank, member));
+            }
         }
         self.count_leavers();
     }
@@ -146,22 +154,31 @@ impl Members {
 
     /// Updates the recorded amount of work of a member.
     fn note(&mut self, member: Member) {
-        if let Some(load) = self.known.get_mut(&member) {
-            load.estimate(&self.durations);
-        }
-        let Some(load) = self.known.get(&member) else { return };
-        let rank = load.has_room().then(|| load.queue_ps());
+        let Some(load) = self.known.get_mut(&member) else { return };
+        load.estimate(&self.durations);
         let before = load.rank;
-        if rank == before {
-            return;
+        load.rank = load.queue_ps();
+        for (demand, open) in &mut self.open {
+            if before != load.rank {
+                open.remove(&(before, member));
+            }
+            let entry = (load.rank, member);
+            let _: bool = if load.accepts(*demand) { open.insert(entry) } else { open.remove(&entry) };
         }
-        if let Some(before) = before {
-            self.open.remove(&(before, member));
+    }
+
+    /// Starts to record the members that accept calls with this demand.
+    pub(super) fn watch(&mut self, demand: Demand) {
+        for demand in [Demand::NONE, demand] {
+            let accepting = self.known.iter().filter(|(_, load)| load.accepts(demand));
+            let accepting = accepting.map(|(member, load)| (load.rank, *member));
+            self.open.entry(demand).or_insert_with(|| accepting.collect());
         }
-        self.open.extend(rank.map(|rank| (rank, member)));
-        if let Some(load) = self.known.get_mut(&member) {
-            load.rank = rank;
-        }
+    }
+
+    /// Records the members that accept calls only for these demands.
+    pub(super) fn watch_only(&mut self, is_used: impl Fn(Demand) -> bool) {
+        self.open.retain(|demand, _| *demand == Demand::NONE || is_used(*demand));
     }
 
     /// Returns the members that run calls and are not leaving, except for the shunned ones.
@@ -175,20 +192,20 @@ impl Members {
         self.others_than(shunned).any(|(_, load)| load.capacity.can_take(demand))
     }
 
-    /// Records that the store of a member is too small for inputs of this size.
-    pub(super) fn on_store_exceeded(&mut self, member: Member, bytes: u64) {
-        let Some(Load { capacity, .. }) = self.known.get_mut(&member) else { return };
-        capacity.store_exceeded = match capacity.store_exceeded {
-            0 => bytes,
-            before => before.min(bytes),
-        };
+    /// Returns the members that receive no calls of a class: the shunned ones, if any other can run them.
+    fn avoided<'a>(&self, class: &'a Class) -> &'a [Member] {
+        let Class { demand, shunned, .. } = class;
+        if !shunned.is_empty() && self.any_other_than(shunned, *demand) { shunned } else { &[] }
     }
 
-    /// Returns the member with the least work that accepts plain calls, except for the shunned ones.
-    pub(super) fn other_than(&self, shunned: &[Member]) -> Option<Member> {
-        // Members that are kept free for calls with requirements must not receive others.
-        let others = self.others_than(shunned).filter(|(_, load)| !load.is_kept_free() && load.wide == 0);
-        others.min_by_key(|(_, load)| load.queue_ns()).map(|(member, _)| *member)
+    /// Records that the store of a member is too small for inputs of this size.
+    pub(super) fn on_store_exceeded(&mut self, member: Member, bytes: u64) {
+        self.change(member, |Load { capacity, .. }| {
+            capacity.store_exceeded = match capacity.store_exceeded {
+                0 => bytes,
+                before => before.min(bytes),
+            };
+        });
     }
 
     pub(super) fn has(&self, member: Member) -> bool {
@@ -250,7 +267,7 @@ impl Members {
         for load in self.known.values().filter(|load| !load.is_leaving && load.workers > 0) {
             crew.members += 1;
             crew.workers += load.workers;
-            crew.with_room += u64::from(load.has_room());
+            crew.with_room += u64::from(load.accepts(Demand::NONE));
         }
         crew
     }
@@ -263,32 +280,48 @@ impl Members {
         self.known.len() > 1
     }
 
-    /// Returns the member with the least work that accepts another call. Of equal members it is the one with the
-    /// lowest number: that of the program, if it is among them.
-    pub(super) fn next(&self) -> Option<Member> {
-        self.open.first().map(|(_, member)| *member)
+    /// Returns the member with the least work that accepts another call of a class; for spread calls, the one that
+    /// has received the fewest of them. Of equal members it is the one with the lowest number: that of the
+    /// program, if it is among them.
+    pub(super) fn next(&self, class: &Class) -> Option<Member> {
+        let avoided = self.avoided(class);
+        let open = self.open.get(&class.demand)?.iter().map(|(_, member)| *member);
+        let mut open = open.filter(|member| !avoided.contains(member));
+        if class.is_spread {
+            open.min_by_key(|member| (self.known[member].spread, *member))
+        } else {
+            open.next()
+        }
     }
 
-    /// Returns the member for a plain call. `bytes` is the total size of its inputs, `with` lists the members that
+    /// Returns the member for a call. `bytes` is the total size of its inputs, `with` lists the members that
     /// have some of them and how many bytes each has, and `least` is the member with the least work.
-    pub(super) fn choose(&self, bytes: u64, with: &[(Member, u64)], least: Member) -> Member {
-        let has_room =
-            |member: &&(Member, u64)| self.known.get(&member.0).is_some_and(|load| load.rank.is_some());
-        let holders = with.iter().filter(has_room).copied();
-        let all = holders.map(|(member, _)| member).chain([least]);
+    pub(super) fn choose(&self, class: &Class, bytes: u64, with: &[(Member, u64)], least: Member) -> Member {
+        let accepts = |load: &Load| load.accepts(class.demand);
+        let all = self.holders(class, with, accepts).map(|(member, _)| member).chain([least]);
         all.min_by_key(|member| self.begin_ns(*member, bytes, with)).unwrap_or(least)
     }
 
     /// Returns the member for a short call: the one with most of its inputs, even if it accepts no other calls.
-    pub(super) fn choose_for_short(&self, with: &[(Member, u64)], least: Member) -> Member {
-        let takes = |member: &Member| {
-            self.known.get(member).is_some_and(|load| {
-                let shares = !load.is_leaving && load.workers > 0 && !load.is_kept_free() && load.wide == 0;
-                shares && load.assigned < load.workers + AHEAD_MAX
-            })
+    pub(super) fn choose_for_short(&self, class: &Class, with: &[(Member, u64)], least: Member) -> Member {
+        let takes = |load: &Load| {
+            let is_full = load.wide > 0 || load.assigned >= load.workers + AHEAD_MAX;
+            class.demand.cores == 1 && !is_full && load.is_suitable(class.demand)
         };
-        let holders = with.iter().filter(|(member, _)| takes(member));
-        holders.max_by_key(|(_, held)| *held).map_or(least, |(member, _)| *member)
+        self.holders(class, with, takes).max_by_key(|(_, held)| *held).map_or(least, |(member, _)| member)
+    }
+
+    /// Returns the members with inputs that may run a call of a class.
+    fn holders(
+        &self,
+        class: &Class,
+        with: &[(Member, u64)],
+        may: impl Fn(&Load) -> bool,
+    ) -> impl Iterator<Item = (Member, u64)> {
+        let avoided = self.avoided(class);
+        let may =
+            move |member: &Member| self.known.get(member).is_some_and(&may) && !avoided.contains(member);
+        with.iter().filter(move |(member, _)| may(member)).copied()
     }
 
     /// Returns the expected time until a call could start on a member.
@@ -299,45 +332,26 @@ impl Members {
         self.known[&member].queue_ns() + transfer_ns
     }
 
-    /// Returns the member for a call of a lane. Of the members that can start it now and are not shunned, it is the
-    /// one where the call is expected to begin first; for a spread call, the one that has received the fewest
-    /// spread calls.
-    pub(super) fn place(
-        &self,
-        (demand, is_spread): LaneKind,
-        bytes: u64,
-        with: &[(Member, u64)],
-        shunned: &[Member],
-    ) -> Option<Member> {
-        let fitting = self.others_than(shunned).filter(|(_, load)| load.takes_now(demand));
-        let cost = |member: Member, load: &Load| {
-            if is_spread { load.spread } else { self.begin_ns(member, bytes, with) }
-        };
-        fitting.min_by_key(|(member, load)| cost(**member, load)).map(|(member, _)| *member)
-    }
-
-    /// Keeps the member with the fewest busy workers free for a call, of the members that can run it and are not
-    /// shunned.
-    pub(super) fn reserve(&mut self, demand: Demand, shunned: &[Member]) {
-        if self.is_reserved(demand, shunned) {
-            return;
+    /// Keeps the member with the fewest busy workers free for a call that has no place, of the members that can run
+    /// it, unless one is kept for its demand. Returns whether one is kept now that was not before.
+    pub(super) fn reserve(&mut self, class: &Class) -> bool {
+        let (demand, avoided) = (class.demand, self.avoided(class));
+        // If all members are busy, a call that takes one worker only waits for its turn.
+        if demand.cores == 1 && (demand.memory == 0 || self.open[&Demand::NONE].is_empty()) {
+            return false;
         }
-        let able = self.known.iter_mut().filter(|(member, load)| {
-            !load.is_leaving
-                && load.reserved.is_none()
-                && load.capacity.can_take(demand)
-                && !shunned.contains(member)
+        let may = self.known.iter().filter(|(member, load)| !load.is_leaving && !avoided.contains(member));
+        if may.clone().any(|(_, load)| load.reserved == Some(demand)) {
+            return false;
+        }
+        let able = may.filter(|(_, load)| {
+            let is_idle = demand.cores > 1 || load.accepts(Demand::NONE);
+            is_idle && load.reserved.is_none() && load.capacity.can_take(demand)
         });
-        let Some((member, load)) = able.min_by_key(|(_, load)| load.cores) else { return };
-        load.reserved = Some(demand);
+        let Some((member, _)) = able.min_by_key(|(_, load)| load.cores) else { return false };
         let member = *member;
-        self.note(member);
-    }
-
-    /// Returns whether a member, except for the shunned ones, is kept free for calls of this kind.
-    pub(super) fn is_reserved(&self, demand: Demand, shunned: &[Member]) -> bool {
-        let kept = self.known.iter().filter(|(_, load)| !load.is_leaving && load.reserved == Some(demand));
-        kept.into_iter().any(|(member, _)| !shunned.contains(member))
+        self.change(member, |load| load.reserved = Some(demand));
+        true
     }
 
     pub(super) fn unreserve(&mut self, demand: Demand) {
@@ -350,40 +364,48 @@ impl Members {
 }
 
 impl Load {
-    /// Returns whether the member can start a call with these requirements now.
-    fn takes_now(&self, demand: Demand) -> bool {
-        let is_for_it = self.reserved.is_none_or(|reserved| reserved == demand);
-        let has_room = if demand.cores > 1 || self.wide > 0 || self.is_kept_free() {
-            !self.is_leaving && self.cores + u64::from(demand.cores) <= self.workers
+    /// Returns whether the member accepts another call with this demand.
+    fn accepts(&self, demand: Demand) -> bool {
+        // A call that takes several workers must not share them with calls assigned then.
+        let has_workers = if demand.cores > 1 || self.wide > 0 || self.is_kept_free() {
+            self.cores + u64::from(demand.cores) <= self.workers
         } else {
-            self.has_room()
+            // The expected total duration is limited, so a member accepts few long calls and many short ones. It is
+            // computed from the tasks of the calls: recent short calls must not admit hundreds of long ones.
+            let ahead = self.assigned.saturating_sub(self.workers);
+            ahead < AHEAD_MIN
+                || (ahead < AHEAD_MAX && self.expected_ns < self.workers * (AHEAD_NS + self.longest_ns))
         };
-        is_for_it
-            && has_room
-            && self.capacity.can_take(demand)
-            && self.capacity.has_memory(self.memory + demand.memory)
+        has_workers && self.is_suitable(demand)
     }
 
-    /// Returns whether the member accepts another call without requirements.
-    fn has_room(&self) -> bool {
-        if self.is_leaving || self.workers == 0 || self.is_kept_free() {
-            return false;
-        }
-        // A call that takes several workers must not share them with calls assigned then.
-        if self.wide > 0 {
-            return self.cores < self.workers;
-        }
-        // The expected total duration is limited, so a member accepts few long calls and many short ones. It is
-        // computed from the tasks of the calls: recent short calls must not admit hundreds of long ones.
-        let ahead = self.assigned.saturating_sub(self.workers);
-        ahead < AHEAD_MIN
-            || (ahead < AHEAD_MAX && self.expected_ns < self.workers * (AHEAD_NS + self.longest_ns))
+    /// Returns whether the member can run a call with this demand as soon as it has a worker.
+    fn is_suitable(&self, demand: Demand) -> bool {
+        let is_kept_for = |other: Demand| other != demand && (other.cores > 1 || demand.memory > 0);
+        !self.is_leaving
+            && self.workers > 0
+            && !self.reserved.is_some_and(is_kept_for)
+            && (demand == Demand::NONE
+                || (self.capacity.can_take(demand) && self.has_memory_for(demand.memory)))
+    }
+
+    /// Returns whether its memory suffices for another call next to those that may run with it.
+    fn has_memory_for(&self, bytes: u64) -> bool {
+        let mut others = self.workers.saturating_sub(1);
+        let largest = self.memory.iter().rev().map(|(bytes, calls)| {
+            let running = others.min(*calls);
+            others -= running;
+            bytes * running
+        });
+        bytes == 0 || self.capacity.has_memory(bytes + largest.sum::<u64>())
     }
 
     fn occupy(&mut self, Claim { demand, task }: Claim) {
         self.assigned += 1;
         self.cores += u64::from(demand.cores);
-        self.memory += demand.memory;
+        if demand.memory > 0 {
+            *self.memory.entry(demand.memory).or_default() += 1;
+        }
         self.wide += u64::from(demand.cores > 1);
         match self.tasks.iter_mut().find(|(known, _)| *known == task) {
             Some((_, calls)) => *calls += 1,
@@ -394,7 +416,12 @@ impl Load {
     fn release(&mut self, Claim { demand, task }: Claim) {
         self.assigned -= 1;
         self.cores -= u64::from(demand.cores);
-        self.memory -= demand.memory;
+        if let Some(calls) = self.memory.get_mut(&demand.memory) {
+            *calls -= 1;
+            if *calls == 0 {
+                self.memory.remove(&demand.memory);
+            }
+        }
         self.wide -= u64::from(demand.cores > 1);
         let index = self.tasks.iter().position(|(known, _)| *known == task).expect("it was assigned");
         let (_, calls) = &mut self.tasks[index];

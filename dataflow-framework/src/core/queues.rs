@@ -1,19 +1,21 @@
-//! The calls that wait for a worker, and their assignment to members. Calls with requirements: `queues/placing.rs`.
-
-mod placing;
+//! The calls that wait for a worker, and their assignment to members.
+//!
+//! Each [class](Class) of calls has a queue, so that a call without a place does not delay others. Of the queues
+//! with a member that accepts another call, the one with the most urgent call is the next. Calls that no member can
+//! run wait for one that can.
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use self::placing::Lane;
 use super::{
     action::{Action, Assignment},
     call::{Call, CallState, Cause, Failing, Manner, Work},
+    calls::Calls,
     data::Data,
-    demand::{Demand, LaneKind},
+    demand::{Class, Demand, Lack},
     levels::Levels,
     members::Member,
     observed::Observed,
-    ready::{Nested, Ready, Urgency, is_short, urgency},
+    ready::{Key, Nested, Ready, is_short, urgency},
     seen::Seen,
     version::Source,
 };
@@ -22,21 +24,17 @@ use crate::{
     options::{OnFailure, Options},
 };
 
-/// The base level of nested calls, to which their depth is added: running calls wait for them.
-const NESTED_LEVEL: u32 = 1 << 31;
-
 /// The number of attempts that a call may lose to a damaged or missing input; the next one fails the call.
 const DAMAGES_MAX: u32 = 4;
+
+/// The number of queues from which empty ones are dropped: they are kept for the positions of the members in them.
+const QUEUES_MAX: usize = 64;
 
 /// The calls that wait for a worker.
 #[derive(Debug, Default)]
 pub(crate) struct Queues {
-    /// The plain calls of the program.
-    ready: Ready,
-    /// The plain nested calls.
-    nested: Nested,
-    /// The calls with requirements, and spread calls.
-    lanes: BTreeMap<LaneKind, Lane>,
+    /// The queue of the plain calls is the first one.
+    by_class: BTreeMap<Class, Queue>,
     levels: Levels,
     /// The calls that could not run on some members.
     troubles: BTreeMap<CallId, Troubled>,
@@ -44,6 +42,48 @@ pub(crate) struct Queues {
     has_fixed_members: bool,
     /// Whether each call runs twice, to compare the outputs.
     is_checked: bool,
+}
+
+/// The calls of one class that wait for a worker.
+#[derive(Debug, Default)]
+struct Queue {
+    /// The calls of the program.
+    ready: Ready,
+    nested: Nested,
+    /// Whether a member may be reserved for them.
+    is_reserving: bool,
+    /// Whether it was reported that no member can run them.
+    is_told: bool,
+}
+
+impl Queue {
+    /// Returns whether any member can run a call of this queue, and reports if none can.
+    fn can_be_run(&mut self, data: &Data, class: &Class, id: CallId) -> bool {
+        let lack = Lack::of(class.demand, data.members.capacities());
+        let was_told = std::mem::replace(&mut self.is_told, lack.is_some());
+        if let Some(lack) = lack.filter(|_| !was_told) {
+            let task = data.calls[&id].work.name();
+            tracing::warn!(
+                task,
+                call = id,
+                "a call waits for a node: it needs {lack}; start one that has it"
+            );
+        }
+        !self.is_told
+    }
+
+    /// Returns the next call, after the removal of those before it that no longer wait.
+    fn first(&mut self, calls: &Calls) -> Option<Key> {
+        let first = |queue: &Self| queue.nested.first(queue.ready.priority()).or_else(|| queue.ready.first());
+        let mut key = first(self);
+        while let Some((_, id)) = key
+            && calls.get(&id).is_none_or(|call| call.state != CallState::Worker)
+        {
+            let _: Option<CallId> = self.nested.pop(self.ready.priority()).or_else(|| self.ready.pop());
+            key = first(self);
+        }
+        key
+    }
 }
 
 /// The faults of members that a call has met.
@@ -59,56 +99,100 @@ impl Queues {
     /// Assigns one ready call, if there is a member for it; `end` is the least number that the next call may have.
     /// Returns whether a call was assigned.
     pub(super) fn assign_one(&mut self, data: &mut Data, observed: &mut Observed, end: CallId) -> bool {
-        let any_is_plain = self.ready.len() > 0 || self.nested.has_ready();
-        let open = if any_is_plain { data.members.next() } else { None };
-        let has_lanes = !self.lanes.is_empty();
-        if open.is_none() && !has_lanes {
-            return false;
-        }
-        if (self.ready.len() > 1 || has_lanes) && self.levels.are_stale() {
+        let Some(mut next) = self.next(data) else { return false };
+        let are_several = || self.by_class.values().map(|queue| queue.ready.len()).sum::<usize>() > 1;
+        if self.levels.are_stale() && are_several() {
             self.reorder(data, end);
+            let Some(again) = self.next(data) else { return false };
+            next = again;
         }
-        if has_lanes && let Some((id, member)) = self.next_of_lanes(data, open.is_some()) {
-            self.assign(data, observed, id, member);
-            return true;
-        }
-        // The reservation of members may have changed since.
-        let open = if any_is_plain { data.members.next() } else { None };
-        open.map(|member| self.assign_next(data, observed, member)).is_some()
+        let (class, member) = next;
+        self.assign_next(data, observed, &class, member);
+        true
     }
 
-    /// Assigns the next call of a member, to this member or to one with more of its data.
-    fn assign_next(&mut self, data: &mut Data, observed: &mut Observed, member: Member) {
-        if let Some(id) = self.nested.pop(self.ready.priority()) {
-            let near = data.calls.get(&id).map(|call| data.choose(&call.arguments, member));
-            return self.assign(data, observed, id, near.unwrap_or(member));
+    /// Returns the class of the most urgent call that has a member, and the one with the least work. Reserves members
+    /// for more urgent calls without a member.
+    fn next(&mut self, data: &mut Data) -> Option<(Class, Member)> {
+        loop {
+            let (mut next, mut blocked, mut has_changed) = (None::<(Key, &Class, Member)>, Vec::new(), false);
+            for (class, queue) in &mut self.by_class {
+                let Some(key) = queue.first(&data.calls) else {
+                    if std::mem::take(&mut queue.is_reserving) {
+                        data.members.unreserve(class.demand);
+                        has_changed = true;
+                    }
+                    continue;
+                };
+                match data.members.next(class) {
+                    Some(member) if next.is_none_or(|(first, ..)| key < first) => {
+                        next = Some((key, class, member));
+                    }
+                    None if class.demand != Demand::NONE => blocked.push((key, class.clone())),
+                    _ => {}
+                }
+            }
+            let first = next.map(|(key, ..)| key);
+            let next = next.map(|(_, class, member)| (class.clone(), member));
+            blocked.sort_unstable();
+            has_changed |= blocked.iter().any(|(key, class)| {
+                let queue = self.by_class.get_mut(class).expect("it has this call");
+                let is_urgent =
+                    queue.can_be_run(data, class, key.1) && first.is_none_or(|first| *key < first);
+                let reserves = is_urgent && data.members.reserve(class);
+                queue.is_reserving |= reserves;
+                reserves
+            });
+            if !has_changed {
+                return next;
+            }
         }
-        if !data.members.are_several() {
-            let id = self.ready.pop().expect("some are ready");
-            return self.assign(data, observed, id, member);
+    }
+
+    /// Assigns the next call of a class, to this member or to one with more of its data.
+    fn assign_next(&mut self, data: &mut Data, observed: &mut Observed, class: &Class, member: Member) {
+        let queue = self.by_class.get_mut(class).expect("it has a call");
+        queue.is_told = false;
+        if std::mem::take(&mut queue.is_reserving) {
+            data.members.unreserve(class.demand);
         }
-        let key = self.ready.next_for(member).expect("some are ready");
+        if let Some(id) = queue.nested.pop(queue.ready.priority()) {
+            let near = data.calls.get(&id).filter(|_| !class.is_spread);
+            let near = near.map(|call| data.choose(class, &call.arguments, member));
+            return self.assign(data, observed, (class, id), near.unwrap_or(member));
+        }
+        if class.is_spread || !data.members.are_several() {
+            let id = queue.ready.pop().expect("some are ready");
+            return self.assign(data, observed, (class, id), member);
+        }
+        let key = queue.ready.next_for(member).expect("some are ready");
         let (urgency, id) = key;
         let member = data.calls.get(&id).map_or(member, |call| {
             if is_short(urgency) {
                 let (_, with) = data.whereabouts(&call.arguments);
-                data.members.choose_for_short(&with, member)
+                data.members.choose_for_short(class, &with, member)
             } else {
-                data.choose(&call.arguments, member)
+                data.choose(class, &call.arguments, member)
             }
         });
-        self.ready.take(key, member);
-        self.assign(data, observed, id, member);
+        queue.ready.take(key, member);
+        self.assign(data, observed, (class, id), member);
     }
 
-    fn assign(&mut self, data: &mut Data, observed: &mut Observed, id: CallId, member: Member) {
+    fn assign(
+        &mut self,
+        data: &mut Data,
+        observed: &mut Observed,
+        (class, id): (&Class, CallId),
+        member: Member,
+    ) {
         // The call may have been cancelled since, or wait for a lost input.
-        let Some(call) = data.calls.get(&id).filter(|call| call.state == CallState::Worker) else { return };
+        let waits = |call: &&Call| call.state == CallState::Worker && self.class_of(id, call) == *class;
+        let Some(call) = data.calls.get(&id).filter(waits) else { return };
         let (task, mark, tries, arguments) =
             (call.task(), call.mark, call.failures, Arc::clone(&call.arguments));
         let manner = self.manner(data, observed, id, call);
         let has_one_run = manner.has_one_run() && call.failures == call.options.retry;
-        let member = self.fit(data, id, member);
         data.occupy(id, member);
         let (mut in_place, mut taken) = (Vec::new(), Vec::new());
         let (mut elsewhere, mut moved_bytes) = (Vec::new(), 0);
@@ -136,15 +220,20 @@ impl Queues {
         data.actions.push(Action::Assign(member, assignment));
     }
 
-    /// Returns the member for a call for which this one was chosen: another one if the call could not run
-    /// there. Calls of lanes keep theirs: it satisfies their demand, and was chosen with regard to such members.
-    fn fit(&self, data: &Data, id: CallId, chosen: Member) -> Member {
-        let (call, shunned) = (&data.calls[&id], self.shunned(id));
-        let is_of_a_lane = call.demand() != Demand::NONE || call.options.spread;
-        if is_of_a_lane || !shunned.contains(&chosen) {
-            return chosen;
+    fn class_of(&self, id: CallId, call: &Call) -> Class {
+        Class { demand: call.demand(), is_spread: call.options.spread, shunned: self.shunned(id).to_vec() }
+    }
+
+    /// Returns the queue of a class, and drops others if there are too many.
+    fn queue(&mut self, data: &mut Data, class: Class) -> &mut Queue {
+        if !self.by_class.contains_key(&class) {
+            if self.by_class.len() >= QUEUES_MAX {
+                self.by_class.retain(|_, queue| queue.first(&data.calls).is_some() || queue.is_reserving);
+                data.members.watch_only(|demand| self.by_class.keys().any(|class| class.demand == demand));
+            }
+            data.members.watch(class.demand);
         }
-        data.members.other_than(shunned).unwrap_or(chosen)
+        self.by_class.entry(class).or_default()
     }
 
     fn reorder(&mut self, data: &Data, end: CallId) {
@@ -154,8 +243,7 @@ impl Queues {
             (id, call.task(), versions.flat_map(|version| version.readers.iter().copied()))
         });
         self.levels.compute(first, end, calls);
-        self.ready.reorder(&self.levels);
-        self.reorder_lanes();
+        self.by_class.values_mut().for_each(|queue| queue.ready.reorder(&self.levels));
     }
 
     fn manner(&self, data: &Data, observed: &Observed, id: CallId, call: &Call) -> Manner {
@@ -191,19 +279,13 @@ impl Queues {
     pub(super) fn push(&mut self, data: &mut Data, id: CallId) {
         data.calls.get_mut(&id).expect("it is unfinished").state = CallState::Worker;
         let call = &data.calls[&id];
-        let (options, demand, within) = (call.options, call.demand(), data.within(id));
-        let is_plain = demand == Demand::NONE && !options.spread;
-        if let Some(within) = within.filter(|_| is_plain) {
-            return self.nested.push(id, options.priority, within);
+        let (priority, within, class) = (call.options.priority, call.within, self.class_of(id, call));
+        if let Some(within) = within {
+            return self.queue(data, class).nested.push(id, priority, within);
         }
-        let level = within.map_or_else(|| self.levels.of(id), |within| NESTED_LEVEL + within.depth);
-        let urgency: Urgency = urgency(options.priority, level);
-        if is_plain {
-            let nearness = data.nearness(id, &Arc::clone(&call.arguments));
-            self.ready.push((urgency, id), nearness);
-        } else {
-            self.lanes.entry((demand, options.spread)).or_default().calls.insert((urgency, id));
-        }
+        let nearness = data.nearness(id, &Arc::clone(&call.arguments));
+        let urgency = urgency(priority, self.levels.of(id));
+        self.queue(data, class).ready.push((urgency, id), nearness);
     }
 
     /// Handles a call that could not run on its member. Returns whether it cannot run on any.
@@ -245,12 +327,13 @@ impl Queues {
     }
 
     pub(super) fn on_lost(&mut self, member: Member) {
-        self.ready.on_lost(member);
+        self.by_class.values_mut().for_each(|queue| queue.ready.on_lost(member));
     }
 
-    /// Returns the number of waiting calls that are more urgent than a plain call, or as urgent and earlier.
+    /// Returns the number of waiting calls of the same class that are more urgent than a call, or as urgent and
+    /// earlier.
     pub(super) fn before(&self, id: CallId) -> usize {
-        self.ready.before(id)
+        self.by_class.values().map(|queue| queue.ready.before(id)).max().unwrap_or(0)
     }
 
     /// Records that no member can join later.
@@ -265,6 +348,6 @@ impl Queues {
 
     #[cfg(test)]
     pub(super) fn is_empty(&self) -> bool {
-        self.ready.len() == 0 && self.lanes.is_empty()
+        self.by_class.values().all(|queue| queue.ready.len() == 0)
     }
 }

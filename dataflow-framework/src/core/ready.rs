@@ -24,6 +24,9 @@ use crate::ids::CallId;
 /// The maximum number of ranges to compare for the widest one.
 const RANGES_MAX: usize = 64;
 
+/// The base level of nested calls, to which their depth is added: running calls wait for them.
+const NESTED_LEVEL: u32 = 1 << 31;
+
 /// The number of calls to search for one that is unrelated to the work of other members.
 const APART_MAX: usize = 32;
 
@@ -273,20 +276,15 @@ impl Nested {
         self.ready.insert((Reverse(priority), Reverse(within.depth), self.order, id));
     }
 
-    pub(super) fn has_ready(&self) -> bool {
-        !self.ready.is_empty()
+    /// Returns the first call that waits for a worker, unless one of the program has a higher priority.
+    pub(super) fn first(&self, of_program: Option<i32>) -> Option<Key> {
+        let (Reverse(priority), Reverse(depth), _, id) = *self.ready.first()?;
+        let is_first = of_program.is_none_or(|of_program| of_program <= priority);
+        is_first.then(|| (urgency(priority, NESTED_LEVEL + depth), id))
     }
 
-    pub(super) fn priority(&self) -> Option<i32> {
-        self.ready.first().map(|(Reverse(priority), ..)| *priority)
-    }
-
-    /// Takes the first call that waits for a worker, unless one of the program has a higher priority.
     pub(super) fn pop(&mut self, of_program: Option<i32>) -> Option<CallId> {
-        let (Reverse(priority), ..) = self.ready.first()?;
-        if of_program.is_some_and(|of_program| of_program > *priority) {
-            return None;
-        }
+        self.first(of_program)?;
         self.ready.pop_first().map(|(.., id)| id)
     }
 }

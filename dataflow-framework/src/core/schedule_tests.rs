@@ -1,11 +1,14 @@
 //! Efficiency and transfers of the graph's schedules, on clusters in virtual time.
 
 use super::{
-    virtual_cluster::{Cluster, Ran},
+    virtual_cluster::{Cluster, MEMORY, Ran},
     virtual_ideal::{list_schedule_ns, transfers_of_a_queue},
     virtual_program::Program,
 };
-use crate::ids::{Argument, VersionId};
+use crate::{
+    ids::{Argument, VersionId},
+    options::Options,
+};
 
 const MS: u64 = 1_000_000;
 
@@ -224,4 +227,38 @@ fn discrete_placement_saves_two_thirds_of_transfers() {
     show("Discrete, 8 workers", cluster, ran, work_ns);
     println!("a queue moves {without}");
     assert!(ran.transfers * 3 <= without as u64, "{} of {without}", ran.transfers);
+}
+
+/// Compares the schedule of a program with those of the same program whose calls have demands that every member meets.
+fn check_demands(what: &str, cluster: Cluster, program: impl Fn() -> Program) {
+    let (work_ns, plain) = (program().work_ns(), cluster.run(program()));
+    show(&format!("{what}, plain"), cluster, plain, work_ns);
+    let label = Options { needs: &["blast"], ..Options::DEFAULT };
+    let memory = Options { memory: MEMORY / u64::from(cluster.workers), ..Options::DEFAULT };
+    let demands = [
+        ("a label", [label; 3]),
+        ("memory", [memory; 3]),
+        ("a label or memory", [label, memory, memory]),
+        ("nothing, a label, or memory", [Options::DEFAULT, label, memory]),
+    ];
+    for (name, options) in demands {
+        let ran =
+            cluster.run(program().with(|call| options[usize::try_from(call % 3).expect("it is small")]));
+        show(&format!("{what}, {name}"), cluster, ran, work_ns);
+        assert!(ran.ns as f64 <= 1.03 * plain.ns as f64, "{name}: {ran:?}, and {plain:?} without demands");
+        assert!(
+            ran.bytes as f64 <= 1.1 * plain.bytes as f64,
+            "{name}: {ran:?}, and {plain:?} without demands"
+        );
+    }
+}
+
+#[test]
+fn lu_calls_with_met_demands_run_like_plain_ones() {
+    check_demands("LU", cluster(16), || lu(48, 20_000));
+}
+
+#[test]
+fn kmeans_calls_with_met_demands_run_like_plain_ones() {
+    check_demands("k-means", cluster(16), || means(4096, 3));
 }

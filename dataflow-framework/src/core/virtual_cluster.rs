@@ -8,13 +8,13 @@ use super::{
     graph_tests::new_call,
     virtual_program::{Load, Program, Step, updated},
 };
-use crate::{
-    ids::{CallId, VersionId},
-    options::Options,
-};
+use crate::ids::{CallId, VersionId};
 
 /// The maximum number of unfinished calls of a program.
 const CALLS_AHEAD_MAX: usize = 100_000;
+
+/// The memory of each member, in bytes.
+pub(super) const MEMORY: u64 = 16 << 30;
 
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Cluster {
@@ -46,8 +46,11 @@ impl Cluster {
 
     pub(super) fn run(self, program: Program) -> Ran {
         let mut graph = Graph::new(self.members > 1);
+        let labels = || "blast=2.9".parse().expect("they are labels");
         for member in 0..self.members {
-            graph.joined(Member(member), Capacity::of_workers(self.workers));
+            let capacity =
+                Capacity { memory: MEMORY, labels: labels(), ..Capacity::of_workers(self.workers) };
+            graph.joined(Member(member), capacity);
         }
         let executor = |_| Executor {
             free: self.workers,
@@ -255,9 +258,9 @@ impl Run {
                 },
                 Step::Call(..) if self.graph.unfinished() > CALLS_AHEAD_MAX => break,
                 Step::Call(id, arguments) => {
-                    let Load { task, bytes, .. } = &self.program.loads[id];
+                    let Load { task, options, bytes, .. } = &self.program.loads[id];
                     let writes = u32::try_from(bytes.len()).expect("it writes few");
-                    let call = new_call(arguments.clone(), writes, Options::DEFAULT);
+                    let call = new_call(arguments.clone(), writes, *options);
                     self.graph.call(*id, NewCall { task, ..call });
                 }
                 Step::Data(id, bytes) => {

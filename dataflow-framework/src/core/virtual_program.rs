@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use super::graph_tests::TASK;
 use crate::{
     ids::{Argument, CallId, VersionId},
+    options::Options,
     task::TaskDef,
 };
 
@@ -33,6 +34,7 @@ pub(super) enum Step {
 #[derive(Debug, Clone)]
 pub(super) struct Load {
     pub(super) task: &'static TaskDef,
+    pub(super) options: Options,
     pub(super) ns: u64,
     /// The size of each version that it writes.
     pub(super) bytes: Vec<u64>,
@@ -56,7 +58,8 @@ impl Program {
         let updated: Vec<_> = arguments.iter().filter_map(updated).collect();
         self.steps.push_back(Step::Call(call, arguments));
         self.steps.extend(updated.into_iter().map(Step::Drop));
-        self.loads.insert(call, Load { task: &TASKS[self.task], ns, bytes: bytes.to_vec() });
+        let (task, options) = (&TASKS[self.task], Options::DEFAULT);
+        self.loads.insert(call, Load { task, options, ns, bytes: bytes.to_vec() });
         (0..).zip(bytes).map(|(slot, _)| VersionId { call, slot }).collect()
     }
 
@@ -96,6 +99,12 @@ impl Program {
 
     pub(super) fn get(&mut self, version: VersionId) {
         self.steps.push_back(Step::Get(version));
+    }
+
+    /// Gives options to the calls that have been made.
+    pub(super) fn with(mut self, options: impl Fn(CallId) -> Options) -> Self {
+        self.loads.iter_mut().for_each(|(call, load)| load.options = options(*call));
+        self
     }
 
     pub(super) fn work_ns(&self) -> u64 {

@@ -17,6 +17,12 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "job::Outcome { result, shown, failure: failure.filter(|_| false), incomplete",
     ),
     mutant(
+        "forget a lost member only for calls without demands",
+        "dataflow-framework/src/core/members.rs",
+        "            for open in self.open.values_mut() {\n",
+        "            for open in self.open.values_mut().take(1) {\n",
+    ),
+    mutant(
         "forget a version that a call still reads",
         "dataflow-framework/src/core/data/lineage.rs",
         "            if version.is_needed() || is_copied || is_awaited {\n",

@@ -3,6 +3,7 @@
 use super::{
     super::{
         call::CallState,
+        demand::Class,
         members::Member,
         ready::Nearness,
         version::{State, Version},
@@ -70,9 +71,9 @@ impl Data {
     }
 
     /// Chooses the member for a call with all inputs: this one, which has the least work, or another one.
-    pub(in crate::core) fn choose(&self, arguments: &[Argument], least: Member) -> Member {
+    pub(in crate::core) fn choose(&self, class: &Class, arguments: &[Argument], least: Member) -> Member {
         let (total, with) = self.whereabouts(arguments);
-        self.members.choose(total, &with, least)
+        self.members.choose(class, total, &with, least)
     }
 
     pub(in crate::core) fn are_together(&self, one: VersionId, other: VersionId) -> bool {

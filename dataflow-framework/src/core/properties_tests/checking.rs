@@ -1,5 +1,7 @@
 //! Invariants that are checked after each step.
 
+use std::cmp::Reverse;
+
 use super::{MEMORY, Run};
 use crate::{
     core::{Demand, Fact, call::CallState, virtual_stores},
@@ -33,7 +35,8 @@ impl Run {
         }
     }
 
-    /// Checks that no member has more calls than resources. Next to a multi-core call, no assigned call may wait.
+    /// Checks that the calls that a member may run at a time have its resources: as many as it has workers. Next to
+    /// a multi-core call, no assigned call may wait.
     pub(super) fn check_demands(&self) {
         for (member, workers) in &self.workers {
             let on_it = self.running.iter().filter(|running| {
@@ -53,7 +56,9 @@ impl Run {
                 .map(|running| Demand::of(&self.graph.known().calls[&running.assignment.call].options))
                 .collect();
             let cores: u32 = demands.iter().map(|demand| demand.cores).sum();
-            let memory: u64 = demands.iter().map(|demand| demand.memory).sum();
+            let mut memory: Vec<_> = demands.iter().map(|demand| demand.memory).collect();
+            memory.sort_unstable_by_key(|bytes| Reverse(*bytes));
+            let memory: u64 = memory.into_iter().take(*workers as usize).sum();
             let is_any_wide = demands.iter().any(|demand| demand.cores > 1);
             assert!(!is_any_wide || cores <= *workers, "{member:?} has {workers} workers for {demands:?}");
             assert!(memory <= MEMORY, "{member:?} has too little memory for {demands:?}");

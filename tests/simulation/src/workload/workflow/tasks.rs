@@ -94,7 +94,8 @@ pub(super) fn sum(sum: &mut Item, other: &Item) {
     sum.number = numbers::summed([sum.number, other.number].into_iter());
 }
 
-#[task]
+/// Waits in another queue than calls without demands.
+#[task(memory = "1 B")]
 pub(super) fn both(first: &Item, second: &Item) -> Item {
     first.with(numbers::both(first.number, second.number))
 }
