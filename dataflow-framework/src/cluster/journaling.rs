@@ -14,9 +14,8 @@ use taskwork::companion::{Journal, JournalError, Written};
 
 use super::leading::Leading;
 use crate::{
-    core::{Fact, Mark},
+    core::Fact,
     encoding::{decode, encode, stable_hash},
-    ids::CallId,
     program::entries,
 };
 
@@ -26,7 +25,7 @@ const WRITES_AT_ONCE: u64 = 16;
 /// The delay of further entries, in milliseconds, unless the program waits.
 const GATHER_MS: u64 = 40;
 
-/// The interval of writing the marks with which a later run of the program is compared, in milliseconds.
+/// The interval of writing the note for a later run of the program, in milliseconds.
 const NOTE_MS: u64 = 2_000;
 
 /// The number of entries, and their size in bytes, above which they are replaced by a summary.
@@ -49,7 +48,7 @@ const STOP_LOOK: Duration = Duration::from_millis(100);
 pub(super) struct Writing {
     stage: Stage,
     writes: u64,
-    /// The times of the last write, and of the last write of marks.
+    /// The times of the last write, and of the last note.
     last_ms: u64,
     noted_ms: u64,
     is_long: bool,
@@ -217,7 +216,7 @@ impl Leading {
             return None;
         }
         writing.noted_ms = now_ms;
-        self.engine.marks().map(|marks| Write::Note(coded(&marks[..])))
+        self.engine.note().map(|note| Write::Note(coded(&note)))
     }
 
     fn apply(&self, done: Done) {
@@ -272,11 +271,11 @@ impl Leading {
                 }
             }
         }
-        let marks = note.as_ref().and_then(|note| decode::<Vec<(CallId, Mark)>>(note).ok());
+        let note = note.as_ref().and_then(|note| decode(note).ok());
         if !facts.is_empty() {
             tracing::info!(facts = facts.len(), "the journal says what must not happen a second time");
         }
-        self.engine.recall(stable_hash(key), facts, marks.unwrap_or_default());
+        self.engine.recall(stable_hash(key), facts, note.unwrap_or_default());
         let mut writing = self.writing();
         writing.stage = Stage::Taken;
         let bytes: usize = entries.iter().map(Vec::len).sum();

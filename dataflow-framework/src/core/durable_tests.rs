@@ -321,8 +321,8 @@ fn unrecorded_completion_is_reported_to_next_coordinator() {
 fn changed_program_is_detected_by_recorded_marks() {
     let mut first = graph();
     call(&mut first, 0, &[], EFFECT);
-    let first_marks = first.replay().marks().expect("there is a call");
-    assert_eq!(first.replay().marks(), None, "nothing new");
+    let first_marks = first.replay().marks(false).expect("there is a call");
+    assert_eq!(first.replay().marks(false), None, "nothing new");
     let mut again = graph();
     again.replay().recall_marks(first_marks.clone());
     again.call(0, new_call(vec![Argument::Copied(vec![1])], 1, EFFECT));
@@ -336,7 +336,7 @@ fn marks_of_long_program_are_sampled_over_all_calls() {
     let mut marks = Vec::new();
     for id in 0..1_000 {
         call(&mut graph, id, &[], Options::DEFAULT);
-        marks = graph.replay().marks().expect("there is another call");
+        marks = graph.replay().marks(false).expect("there is another call");
         assert!(marks.len() <= 65 && marks.last().is_some_and(|(last, _)| *last == id), "{id}");
     }
     let early = marks.iter().filter(|(call, _)| *call < 500).count();

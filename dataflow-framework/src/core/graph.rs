@@ -26,6 +26,7 @@ use super::{
     chains::Chains,
     data::Data,
     demand::Capacity,
+    durations::Durations,
     explain::Explaining,
     failures::Failures,
     journal::{Journal, recording::Recording},
@@ -340,6 +341,10 @@ impl Graph {
 
     pub(crate) fn replay(&mut self) -> &mut Replay {
         &mut self.replay
+    }
+
+    pub(crate) fn durations(&mut self) -> &mut Durations {
+        &mut self.data.members.durations
     }
 
     pub(crate) fn open_group(&mut self, start: CallId) {

@@ -16,7 +16,7 @@
 //! of the calls has changed since the last time, or the first call of a task has completed; and only if several
 //! calls are ready.
 
-use super::durations::Durations;
+use super::durations::{Durations, Learnt};
 use crate::{ids::CallId, task::TaskDef};
 
 /// The minimum number of new calls before levels are recomputed.
@@ -46,7 +46,6 @@ pub(super) struct Levels {
     ended: usize,
     /// Whether durations of more tasks are known than then.
     has_learnt: bool,
-    durations: Durations,
 }
 
 impl Levels {
@@ -73,9 +72,9 @@ impl Levels {
         self.new += 1;
     }
 
-    pub(super) fn ended(&mut self, task: &'static TaskDef, ns: u64) {
+    pub(super) fn ended(&mut self, learnt: Learnt) {
         self.ended += 1;
-        self.has_learnt |= self.durations.took(task, ns);
+        self.has_learnt |= learnt == Learnt::First;
     }
 
     /// Returns whether to recompute the levels: enough calls were made or have completed to amortize the cost.
@@ -89,6 +88,7 @@ impl Levels {
         &mut self,
         first: CallId,
         end: CallId,
+        durations: &Durations,
         calls: impl Iterator<Item = (CallId, &'static TaskDef, S)>,
     ) {
         self.first = first;
@@ -102,7 +102,7 @@ impl Levels {
         // ones.
         let (mut sum, mut of_squares) = (0_u128, 0_u128);
         for (call, task, successors) in calls {
-            let ns = self.durations.expected_ns(task);
+            let ns = durations.expected_ns(task);
             (sum, of_squares) = (sum + u128::from(ns), of_squares + u128::from(ns) * u128::from(ns));
             let index = usize::try_from(call - first).expect("so many calls are in memory");
             self.own_ns[index] = ns;

@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
     demand::{Capacity, Class, Demand},
-    durations::{Durations, TaskKey},
+    durations::{Durations, Learnt, TaskKey},
 };
 use crate::task::TaskDef;
 
@@ -56,9 +56,7 @@ pub(super) struct Members {
     known: BTreeMap<Member, Load>,
     /// For each demand of waiting calls, the members that accept another such call, by their amount of work.
     open: BTreeMap<Demand, BTreeSet<(u64, Member)>>,
-    durations: Durations,
-    /// The mean times of tasks from which the amounts of work were computed.
-    noted_ns: BTreeMap<TaskKey, u64>,
+    pub(super) durations: Durations,
     /// The number of leaving members that were not allowed to go yet.
     leavers: usize,
 }
@@ -247,19 +245,16 @@ impl Members {
         });
     }
 
-    pub(super) fn took(&mut self, task: &'static TaskDef, ns: u64) {
-        let is_first = self.durations.took(task, ns);
-        let key = TaskKey::of(task);
-        let mean_ns = self.durations.of(key).unwrap_or(ns);
-        let noted_ns = self.noted_ns.entry(key).or_insert(mean_ns);
+    pub(super) fn took(&mut self, task: &'static TaskDef, ns: u64) -> Learnt {
+        let learnt = self.durations.took(task, ns);
         // Only for significant changes, since it visits all members.
-        if is_first || mean_ns.abs_diff(*noted_ns) > *noted_ns / 4 {
-            *noted_ns = mean_ns;
+        if learnt != Learnt::Nothing {
             let members: Vec<_> = self.known.keys().copied().collect();
             for member in members {
                 self.note(member);
             }
         }
+        learnt
     }
 
     pub(super) fn crew(&self) -> Crew {

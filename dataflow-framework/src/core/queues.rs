@@ -242,7 +242,7 @@ impl Queues {
             let versions = call.written(id).filter_map(|version| data.versions.get(&version));
             (id, call.task(), versions.flat_map(|version| version.readers.iter().copied()))
         });
-        self.levels.compute(first, end, calls);
+        self.levels.compute(first, end, &data.members.durations, calls);
         self.by_class.values_mut().for_each(|queue| queue.ready.reorder(&self.levels));
     }
 
@@ -271,8 +271,8 @@ impl Queues {
 
     pub(super) fn record_duration(&mut self, data: &mut Data, observed: &mut Observed, id: CallId, ns: u64) {
         let task = data.calls[&id].task();
-        data.members.took(task, ns);
-        self.levels.ended(task, ns);
+        let learnt = data.members.took(task, ns);
+        self.levels.ended(learnt);
         observed.of(task).ran(ns);
     }
 

@@ -105,11 +105,13 @@ struct Marks {
 }
 
 impl Marks {
-    /// Returns the mark of the last call, and some of those before; `None` if they are unchanged.
-    fn take_some(&mut self) -> Option<Vec<(CallId, Mark)>> {
+    /// Returns the mark of the last call, and some of those before; `None` if they are unchanged, unless all are
+    /// requested.
+    fn take_some(&mut self, even_unchanged: bool) -> Option<Vec<(CallId, Mark)>> {
         let (call, mark) = self.last?;
         let before = self.some.last_key_value().map(|(before, _)| *before);
-        if self.told.replace(call) == Some(call) || before.is_some_and(|before| call <= before) {
+        let is_known = self.told.replace(call) == Some(call) || before.is_some_and(|before| call <= before);
+        if is_known && !even_unchanged {
             return None;
         }
         if before.is_none_or(|before| call >= before + self.spacing) {
@@ -320,8 +322,8 @@ impl Replay {
         self.marks.some.extend(marks);
     }
 
-    pub(crate) fn marks(&mut self) -> Option<Vec<(CallId, Mark)>> {
-        self.marks.take_some()
+    pub(crate) fn marks(&mut self, even_unchanged: bool) -> Option<Vec<(CallId, Mark)>> {
+        self.marks.take_some(even_unchanged)
     }
 
     /// Moves to a call of the program that is made now. Returns its state from earlier runs.

@@ -1,6 +1,10 @@
 //! Facts that an engine writes to the journal before their effects are visible, and facts that it restores from
 //! there.
 
+use std::{ops::Range, sync::atomic::Ordering::Relaxed};
+
+use serde::{Deserialize, Serialize};
+
 use super::{
     engine::{Awaited, Engine},
     records::Decided,
@@ -10,15 +14,26 @@ use crate::{
     ids::{CallId, VersionId},
     value::Value,
 };
-use std::{ops::Range, sync::atomic::Ordering::Relaxed};
+
+/// Information for a later run of the program, whose result does not depend on it.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Note {
+    /// Marks with which the later run is compared.
+    marks: Vec<(CallId, Mark)>,
+    /// The mean durations of tasks, in nanoseconds, by their numbers.
+    durations: Vec<(u32, u64)>,
+}
 
 impl Engine {
     /// Restores the facts of earlier runs from the journal, before the program starts. `key` identifies the
     /// program.
-    pub(crate) fn recall(&self, key: u128, facts: Vec<Fact>, marks: Vec<(CallId, Mark)>) {
+    pub(crate) fn recall(&self, key: u128, facts: Vec<Fact>, Note { marks, durations }: Note) {
         self.change_state(|state| {
             state.graph.journal().set_key(key);
             state.graph.replay().recall_marks(marks);
+            if let Some(tasks) = &self.executor.tasks {
+                state.graph.durations().recall(tasks, durations);
+            }
             for fact in facts {
                 match fact {
                     Fact::Kept { version, mark, value } => {
@@ -75,10 +90,13 @@ impl Engine {
         of_calls.chain(state.records.decisions()).chain(state.records.kept()).collect()
     }
 
-    /// Returns marks with which a later run of the program is compared, if the program has made calls since the
-    /// last time.
-    pub(crate) fn marks(&self) -> Option<Vec<(CallId, Mark)>> {
-        self.lock().graph.replay().marks()
+    /// Returns a note for a later run of the program, if it has changed since the last time.
+    pub(crate) fn note(&self) -> Option<Note> {
+        let graph = &mut self.lock().graph;
+        let has_learnt = graph.durations().has_changed();
+        let marks = graph.replay().marks(has_learnt)?;
+        let durations = self.executor.tasks.as_deref().map(|tasks| graph.durations().take(tasks));
+        Some(Note { marks, durations: durations.unwrap_or_default() })
     }
 
     /// Returns the recorded decision at this point, or makes it now and continues once it is recorded. An error
