@@ -8,14 +8,12 @@ use dataflow_view::{Explanation, Input, Place, State};
 use super::{
     call::{Call, CallState},
     data::Data,
+    failures::Failures,
     members::Member,
     queues::Queues,
     version::State as VersionState,
 };
-use crate::{
-    failure::Failure,
-    ids::{CallId, NESTED_BIT, VersionId},
-};
+use crate::ids::{CallId, NESTED_BIT, VersionId};
 
 /// The maximum number of missing inputs that are named.
 const MISSING_MAX: usize = 20;
@@ -26,7 +24,7 @@ pub(super) struct Explaining<'a> {
     pub(super) queues: &'a Queues,
     /// The least number that the next call may have.
     pub(super) next: CallId,
-    pub(super) failures: &'a [Failure],
+    pub(super) failures: &'a Failures,
 }
 
 impl Explaining<'_> {
@@ -94,8 +92,7 @@ impl Explaining<'_> {
     }
 
     pub(super) fn reason(&self, id: CallId) -> Option<String> {
-        let failed = self.failures.iter().find(|failure| failure.call() == id);
-        let failed = failed.map(|failure| failure.reason().to_owned());
+        let failed = self.failures.of(id..id + 1).first().map(|failure| failure.reason().to_owned());
         let failed =
             failed.or_else(|| self.data.journal.history().failure(id).map(|reason| reason.text.clone()));
         failed.or_else(|| {

@@ -17,8 +17,10 @@ use crate::{
 /// The failures that the program receives, and the groups of calls that they cancel.
 #[derive(Debug, Default)]
 pub(super) struct Failures {
-    /// Failures of calls that the program may not have received.
-    pub(super) all: Vec<Failure>,
+    /// The failures of calls of the program, by the numbers of the calls.
+    all: Vec<Failure>,
+    /// Those that the program may not have received, in the order of their occurrence.
+    unseen: Vec<Failure>,
     /// The failure that ends the program immediately.
     pub(super) fatal: Option<Failure>,
     /// The groups of the program.
@@ -26,6 +28,24 @@ pub(super) struct Failures {
 }
 
 impl Failures {
+    pub(super) fn add(&mut self, failure: Failure) {
+        let at = self.all.partition_point(|other| other.call() <= failure.call());
+        self.all.insert(at, failure.clone());
+        self.unseen.push(failure);
+    }
+
+    /// Returns the failures of these calls.
+    pub(super) fn of(&self, calls: Range<CallId>) -> &[Failure] {
+        let at = |end: CallId| self.all.partition_point(|failure| failure.call() < end);
+        &self.all[at(calls.start)..at(calls.end)]
+    }
+
+    /// Returns the failures that the program has not received.
+    pub(super) fn unseen(&mut self) -> &[Failure] {
+        self.unseen.retain(|failure| !failure.is_seen());
+        &self.unseen
+    }
+
     pub(super) fn close_group(&mut self, data: &Data, calls: Range<CallId>) {
         self.groups.close(&calls);
         self.groups.forget_ended(|calls| !data.calls.any_unfinished(calls));
@@ -48,7 +68,7 @@ impl Failures {
                 failure.set_cancels_group();
             }
             match (parent, nest) {
-                (None, _) => self.all.push(failure.clone()),
+                (None, _) => self.add(failure.clone()),
                 // The task that has made the call receives the failure.
                 (Some(_), Some(nest)) => nest.failures.push(failure.clone()),
                 (Some(_), None) => return,

@@ -323,7 +323,7 @@ impl Graph {
     /// Returns the reason why a call waits, or its outcome. `name` names members.
     pub(crate) fn explain(&self, id: CallId, name: impl Fn(Member) -> String) -> Explanation {
         let Self { data, queues, replay, failures, .. } = self;
-        Explaining { data, queues, next: replay.next(), failures: &failures.all }.explain(id, name)
+        Explaining { data, queues, next: replay.next(), failures }.explain(id, name)
     }
 
     pub(crate) fn journal(&mut self) -> &mut Journal {
@@ -382,8 +382,17 @@ impl Graph {
         self.data.is_unfinished(id)
     }
 
-    pub(crate) fn failures(&self) -> &[Failure] {
-        &self.failures.all
+    pub(crate) fn failures_of(&self, calls: Range<CallId>) -> &[Failure] {
+        self.failures.of(calls)
+    }
+
+    pub(crate) fn unseen_failures(&mut self) -> &[Failure] {
+        self.failures.unseen()
+    }
+
+    #[cfg(test)]
+    pub(super) fn failures(&self) -> &[Failure] {
+        self.failures.of(0..CallId::MAX)
     }
 
     pub(crate) fn fatal(&self) -> Option<&Failure> {

@@ -355,8 +355,8 @@ impl Engine {
     /// # Errors
     /// Returns the first failure that the program has not received.
     pub(crate) fn settle(&self) -> Result<Figures, Failure> {
-        let state = self.wait(self.lock(), Awaited::Unfinished(0));
-        match state.graph.failures().iter().find(|failure| !failure.is_seen()) {
+        let mut state = self.wait(self.lock(), Awaited::Unfinished(0));
+        match state.graph.unseen_failures().first() {
             Some(failure) => Err(failure.clone()),
             None => Ok(state.graph.figures()),
         }
@@ -366,14 +366,14 @@ impl Engine {
     /// them count as received.
     pub(crate) fn wait_for(&self, calls: Range<CallId>) -> Result<(), Failure> {
         let state = self.wait(self.running(), Awaited::Calls(calls.start, calls.end));
-        told_of(state.graph.failures().iter().filter(|failure| calls.contains(&failure.call())))
+        told_of(state.graph.failures_of(calls))
     }
 
     /// Waits until all calls have completed. Returns the first failure that the program has not received
     /// before.
     pub(crate) fn wait_for_all(&self) -> Result<(), Failure> {
-        let state = self.wait(self.running(), Awaited::Unfinished(0));
-        told_of(state.graph.failures().iter().filter(|failure| !failure.is_seen()))
+        let mut state = self.wait(self.running(), Awaited::Unfinished(0));
+        told_of(state.graph.unseen_failures())
     }
 
     pub(super) fn wait<'a>(
@@ -453,10 +453,7 @@ impl Engine {
 }
 
 /// Returns the failure for a program that waits for calls. All of them count as received.
-fn told_of<'a>(failures: impl Iterator<Item = &'a Failure>) -> Result<(), Failure> {
-    let failures: Vec<_> = failures.collect();
-    for failure in &failures {
-        failure.see();
-    }
-    first_of(failures.into_iter(), Failure::call).map_or(Ok(()), |failure| Err(failure.clone()))
+fn told_of(failures: &[Failure]) -> Result<(), Failure> {
+    failures.iter().for_each(Failure::see);
+    first_of(failures.iter(), Failure::call).map_or(Ok(()), |failure| Err(failure.clone()))
 }

@@ -276,7 +276,7 @@ impl Graph {
         version.state = State::Failed(failure.clone());
         let readers = version.readers.clone();
         if id.call < NESTED_BIT {
-            self.failures.all.push(failure.clone());
+            self.failures.add(failure.clone());
         }
         // Running readers have received it, or will report that they have not.
         for reader in readers {
