@@ -34,7 +34,8 @@ fn table() -> Vec<&'static TaskDef> {
         touch,
         index,
         open_or_panic,
-        add_one
+        add_one,
+        fail_three_times
     ]
     .to_vec()
 }
@@ -244,6 +245,21 @@ fn timed_out_call_fails_and_others_continue() {
     });
     let (half, figures) = ended.expect("the program handles the failures");
     assert_eq!((half, figures.retries), (4, 2));
+}
+
+static TRIES: AtomicU64 = AtomicU64::new(0);
+
+#[task(retry = 3, pause = "1 ms", pause_max = "2 ms")]
+fn fail_three_times() -> Result<u64, String> {
+    let tries = TRIES.fetch_add(1, Relaxed);
+    if tries < 3 { Err("not yet".to_owned()) } else { Ok(tries) }
+}
+
+#[test]
+fn failed_call_is_repeated_after_pauses() {
+    let ended = workflow(1).run_with_stats(|| fail_three_times().get().map(|tries| *tries));
+    let (tries, figures) = ended.expect("the last try succeeds");
+    assert_eq!((tries, figures.retries), (3, 3));
 }
 
 #[test]

@@ -12,8 +12,13 @@ use crate::needs;
 pub struct Options {
     /// Among the calls that can start, those of the highest priority start first.
     pub priority: i32,
-    /// The number of times that a failed call is retried.
+    /// The number of times that a failed call is retried, each time on another node than the last time if there is one.
     pub retry: u32,
+    /// The pause before the first retry, which doubles for each further one. If the program restarts, the pause
+    /// continues.
+    pub pause: Option<Duration>,
+    /// The maximum pause before a retry; by default [`PAUSE_MAX`](Self::PAUSE_MAX).
+    pub pause_max: Option<Duration>,
     /// The effect of a call's failure after the last retry.
     pub on_failure: OnFailure,
     /// The maximum duration of a call. A call that takes longer fails. Its thread is abandoned until the task
@@ -75,11 +80,16 @@ pub enum OnFailure {
 }
 
 impl Options {
+    /// The default maximum pause before a retry: one hour.
+    pub const PAUSE_MAX: Duration = Duration::from_secs(3_600);
+
     /// The options of a task without options: priority 0, no retries, no timeout, one worker of any node, and a
     /// deterministic task without effects.
     pub const DEFAULT: Self = Self {
         priority: 0,
         retry: 0,
+        pause: None,
+        pause_max: None,
         on_failure: OnFailure::CancelSuccessors,
         timeout: None,
         isolated: false,
@@ -98,10 +108,10 @@ impl Options {
         self.effect || self.nondeterministic
     }
 
-    /// Returns the same options for a call that may run on any node.
+    /// Returns the same options for a call that may run on any node, and is retried at once.
     pub(crate) fn without_demands(self) -> Self {
-        let Self { cores, memory, needs, spread, everywhere, .. } = Self::DEFAULT;
-        Self { cores, memory, needs, spread, everywhere, ..self }
+        let Self { pause, cores, memory, needs, spread, everywhere, .. } = Self::DEFAULT;
+        Self { pause, cores, memory, needs, spread, everywhere, ..self }
     }
 }
 
@@ -129,6 +139,20 @@ macro_rules! __options {
             #[must_use]
             $($visible)* fn retry(mut self, times: u32) -> Self {
                 self.options.retry = times;
+                self
+            }
+
+            /// Sets the pause before the first retry, which doubles for each further one.
+            #[must_use]
+            $($visible)* fn pause(mut self, pause: ::core::time::Duration) -> Self {
+                self.options.pause = ::core::option::Option::Some(pause);
+                self
+            }
+
+            /// Sets the maximum pause before a retry.
+            #[must_use]
+            $($visible)* fn pause_max(mut self, pause: ::core::time::Duration) -> Self {
+                self.options.pause_max = ::core::option::Option::Some(pause);
                 self
             }
 

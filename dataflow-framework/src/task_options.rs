@@ -17,9 +17,13 @@ type Change = Box<dyn Fn(&mut Options) + Send + Sync>;
 type Parse = fn(&str) -> Result<Change, String>;
 
 /// The options, with the parsers of their values. The attribute `task` has the same.
-const KNOWN: [(&str, Parse); 13] = [
+const KNOWN: [(&str, Parse); 15] = [
     ("priority", |text| change(text.parse(), |options, priority| options.priority = priority)),
     ("retry", |text| change(text.parse(), |options, retry| options.retry = retry)),
+    ("pause", |text| change(humantime::parse_duration(text), |options, pause| options.pause = Some(pause))),
+    ("pause_max", |text| {
+        change(humantime::parse_duration(text), |options, pause| options.pause_max = Some(pause))
+    }),
     ("on_failure", |text| change(on_failure(text), |options, what| options.on_failure = what)),
     ("timeout", |text| {
         change(humantime::parse_duration(text), |options, timeout| options.timeout = Some(timeout))
@@ -197,6 +201,8 @@ mod tests {
         for (option, value) in [
             ("priority", "1"),
             ("retry", "1"),
+            ("pause", "1 s"),
+            ("pause_max", "1 min"),
             ("on_failure", "cancel_group"),
             ("timeout", "1 s"),
             ("cores", "2"),
@@ -217,6 +223,8 @@ mod tests {
         let Options {
             priority: _,
             retry: _,
+            pause: _,
+            pause_max: _,
             on_failure: _,
             timeout: _,
             cores: _,
@@ -251,7 +259,7 @@ mod tests {
             ("aline.retry=5", "there is no task aline; the tasks are align, merge"),
             (
                 "align.tries=5",
-                "there is no option tries; the options are priority, retry, on_failure, timeout, cores",
+                "there is no option tries; the options are priority, retry, pause, pause_max, on_failure, timeout, cores",
             ),
             ("align.retry=often", "\"often\" is no value of retry: invalid digit"),
             ("align.retry", "\"true\" is no value of retry"),

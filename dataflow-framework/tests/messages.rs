@@ -120,7 +120,7 @@ fn unknown_option_error_lists_options() {
     for (options, expected) in [
         (
             "prioritty = 3",
-            "there is no option prioritty; the options are priority, retry, on_failure, timeout",
+            "there is no option prioritty; the options are priority, retry, pause, pause_max, on_failure, timeout",
         ),
         ("retry = 1, retry = 2", "retry is given twice"),
         (

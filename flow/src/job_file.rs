@@ -15,7 +15,8 @@ use toml::{Spanned, Value};
 const SHELL: &str = "sh -eu";
 
 /// The options of a task in `with`. A file of commands has no use for the others.
-const OPTIONS: [&str; 7] = ["cores", "memory", "needs", "nondeterministic", "priority", "retry", "timeout"];
+const OPTIONS: [&str; 9] =
+    ["cores", "memory", "needs", "nondeterministic", "pause", "pause_max", "priority", "retry", "timeout"];
 
 /// An error in a job file, with its place.
 #[derive(Debug, Error)]
@@ -135,6 +136,9 @@ impl JobFile {
             if !OPTIONS.contains(&name.as_str()) {
                 let reason = format!("there is no option {name}; the options are {}", OPTIONS.join(", "));
                 return Err(self.invalid(position, reason));
+            }
+            if name.starts_with("pause") && !task.with.keys().any(|other| other.get_ref() == "retry") {
+                return Err(self.invalid(position, format!("{name} needs retry: add the number of retries")));
             }
             let value = match value {
                 Value::String(text) => text.clone(),

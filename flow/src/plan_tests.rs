@@ -33,7 +33,7 @@ region = ["chr1", "chr2", "chr3"]
 in = ["hg38.fa", "samples/{sample}.fq"]
 out = ["sam/{sample}.sam"]
 run = "bwa mem {in} > {out}"
-with = { cores = 2, memory = "8 GiB", retry = 3, timeout = "1 h", needs = "bwa,os=linux" }
+with = { cores = 2, memory = "8 GiB", retry = 3, pause = "1 s", timeout = "1 h", needs = "bwa,os=linux" }
 temporary = true
 [task.sort]
 in = ["sam/{sample}.sam"]
@@ -64,6 +64,7 @@ fn pipeline_over_200_samples_has_a_command_for_each_combination_of_output_variab
     assert_eq!(by_label("call (region=chr2)").outputs, ["calls/chr2.vcf"]);
     let options = plan.kinds[0].options;
     assert_eq!((options.cores, options.memory, options.retry), (2, 8 << 30, 3));
+    assert_eq!((options.pause, options.pause_max), (Some(std::time::Duration::from_secs(1)), None));
     assert_eq!(options.needs, ["bwa", "os=linux"]);
     assert!(plan.kinds[0].is_temporary && !plan.kinds[1].is_temporary);
 }
@@ -201,6 +202,7 @@ fn wrong_fields_are_refused_with_their_lines() {
             "4: \"much\" is no value of memory",
         ),
         ("[task.a]\nout = [\"x\"]\nrun = \"\"\nwith = { retry = 1.5 }", "4: \"1.5\" is no value of retry"),
+        ("[task.a]\nout = [\"x\"]\nrun = \"\"\nwith = { pause = \"1 s\" }", "4: pause needs retry"),
     ] {
         refused(text, expected);
     }

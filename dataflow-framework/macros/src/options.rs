@@ -17,9 +17,11 @@ pub(crate) struct Options {
 }
 
 /// The options, which are fields of `dataflow_framework::Options`.
-const KNOWN: [&str; 13] = [
+const KNOWN: [&str; 15] = [
     "priority",
     "retry",
+    "pause",
+    "pause_max",
     "on_failure",
     "timeout",
     "cores",
@@ -66,7 +68,7 @@ fn on_failure(input: ParseStream<'_>) -> Result<&'static str> {
 }
 
 /// Parses a duration, such as `"1 min 30 s"`, as an expression.
-fn timeout(input: ParseStream<'_>) -> Result<TokenStream> {
+fn duration(input: ParseStream<'_>) -> Result<TokenStream> {
     let text: LitStr = input.parse()?;
     let duration = humantime::parse_duration(&text.value()).map_err(|error| {
         Error::new(text.span(), format!("{:?} is no duration such as \"1 min 30 s\": {error}", text.value()))
@@ -89,8 +91,8 @@ fn value(name: &Ident, input: ParseStream<'_>) -> Result<TokenStream> {
     if name == "on_failure" {
         let variant = Ident::new(on_failure(input)?, Span::call_site());
         Ok(quote!(::dataflow_framework::OnFailure::#variant))
-    } else if name == "timeout" {
-        timeout(input)
+    } else if ["timeout", "pause", "pause_max"].iter().any(|known| name == known) {
+        duration(input)
     } else if name == "memory" {
         constraints::memory(input)
     } else if name == "memory_max" {
@@ -128,7 +130,13 @@ impl Parse for Options {
                 input.parse::<Token![,]>()?;
             }
         }
-        Ok(Self { given, ignores })
+        let find = |option: &str| given.iter().find(|(name, _)| name == option);
+        match find("pause").or(find("pause_max")) {
+            Some((name, _)) if find("retry").is_none() => {
+                Err(Error::new(name.span(), "a pause needs retry, such as retry = 5, pause = \"1 s\""))
+            }
+            _ => Ok(Self { given, ignores }),
+        }
     }
 }
 
@@ -158,10 +166,11 @@ mod tests {
         assert_eq!(given("on_failure = ignore, timeout = \"1 min 30 s\"").ok(), Some(2));
         assert_eq!(given("isolated, memory_max = \"2 GiB\"").ok(), Some(2));
         assert_eq!(given("isolated = SOME, retry = 2").ok(), Some(2));
+        assert_eq!(given("pause = \"1 s\", pause_max = \"1 min\", retry = 5").ok(), Some(3));
         for (text, expected) in [
             (
                 "prioritty = 3",
-                "there is no option prioritty; the options are priority, retry, on_failure, timeout, cores, \
+                "there is no option prioritty; the options are priority, retry, pause, pause_max, on_failure, timeout, cores, \
                  memory, needs, spread, everywhere, isolated, memory_max, effect, nondeterministic",
             ),
             (
@@ -170,6 +179,8 @@ mod tests {
             ),
             ("timeout = \"soon\"", "\"soon\" is no duration such as \"1 min 30 s\""),
             ("timeout = 3", "expected string literal"),
+            ("retry = 1, pause = \"long\"", "\"long\" is no duration such as"),
+            ("pause = \"1 s\"", "a pause needs retry"),
             ("cores = 0", "a call takes at least one worker"),
             ("memory = \"2 gigs\"", "\"2 gigs\" is no size such as \"2 GiB\" or \"500 MB\""),
             ("needs = \"blast\"", "expected parentheses"),

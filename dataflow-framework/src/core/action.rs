@@ -1,6 +1,6 @@
 //! Actions of the graph, which its node performs.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use super::{
     call::{Manner, Work},
@@ -29,6 +29,14 @@ pub(crate) enum Action {
     Alias(Member, VersionId, VersionId, Mark),
     /// Answer the task of a call that waits on a member, in this execution of it.
     Answer(Member, Execution, Answer),
+    /// End the pause of a call that has failed this number of times, after this duration, or at this time if an
+    /// earlier run has recorded it, in microseconds since 1970.
+    Wake {
+        call: CallId,
+        failures: u32,
+        pause: Duration,
+        until_us: Option<u64>,
+    },
     /// Write a fact to the journal, and [confirm](super::Graph::journalled) it.
     Record(Fact),
     /// Restore a version from the journal to the node of the program.

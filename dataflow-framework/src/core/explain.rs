@@ -51,6 +51,7 @@ impl Explaining<'_> {
 
     pub(super) fn place(&self, id: CallId, call: &Call, name: impl Fn(Member) -> String) -> Place {
         match call.state {
+            CallState::Inputs(_) if self.queues.pauses.holds(id) => Place::Paused,
             CallState::Inputs(_) => self.waits(call),
             CallState::Worker => {
                 let crew = self.data.members.crew();

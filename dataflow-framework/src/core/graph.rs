@@ -164,6 +164,7 @@ impl Graph {
     /// Starts a new call, unless it has started in an earlier run.
     fn start_or_resume(&mut self, id: CallId, runs_on: Option<Member>, early: Option<(Member, Outcome)>) {
         let Some(member) = early.as_ref().map(|(member, _)| *member).or(runs_on) else {
+            self.queues.pauses.resume(&mut self.data, id);
             return self.requeue(id);
         };
         let call = self.data.calls.get_mut(&id).expect("it was made");
@@ -341,6 +342,11 @@ impl Graph {
 
     pub(crate) fn replay(&mut self) -> &mut Replay {
         &mut self.replay
+    }
+
+    /// Ends the pause of a call.
+    pub(crate) fn wake(&mut self, id: CallId) {
+        self.queues.wake(&mut self.data, id);
     }
 
     pub(crate) fn durations(&mut self) -> &mut Durations {

@@ -20,6 +20,7 @@ mod mark;
 mod members;
 mod nests;
 mod observed;
+mod pauses;
 mod queues;
 mod ready;
 mod reductions;

@@ -15,6 +15,7 @@ use super::{
     levels::Levels,
     members::Member,
     observed::Observed,
+    pauses::Pauses,
     ready::{Key, Nested, Ready, is_short, urgency},
     seen::Seen,
     version::Source,
@@ -36,8 +37,9 @@ pub(crate) struct Queues {
     /// The queue of the plain calls is the first one.
     by_class: BTreeMap<Class, Queue>,
     levels: Levels,
-    /// The calls that could not run on some members.
+    /// The calls that have failed, or could not run, on some members.
     troubles: BTreeMap<CallId, Troubled>,
+    pub(super) pauses: Pauses,
     /// Whether no member can join: a call that no member can run fails, instead of waiting for one.
     has_fixed_members: bool,
     /// Whether each call runs twice, to compare the outputs.
@@ -91,6 +93,8 @@ impl Queue {
 struct Troubled {
     /// The members on which it could not run.
     shunned: Vec<Member>,
+    /// The member on which it has failed last: its next attempt runs on another one.
+    failed_on: Option<Member>,
     /// The number of its attempts that failed because of a damaged or missing input.
     damages: u32,
 }
@@ -221,7 +225,9 @@ impl Queues {
     }
 
     fn class_of(&self, id: CallId, call: &Call) -> Class {
-        Class { demand: call.demand(), is_spread: call.options.spread, shunned: self.shunned(id).to_vec() }
+        let troubled = self.troubles.get(&id).into_iter();
+        let shunned = troubled.flat_map(|troubled| troubled.shunned.iter().chain(&troubled.failed_on));
+        Class { demand: call.demand(), is_spread: call.options.spread, shunned: shunned.copied().collect() }
     }
 
     /// Returns the queue of a class, and drops others if there are too many.
@@ -299,6 +305,7 @@ impl Queues {
             }
             Cause::Member => {
                 troubled.shunned.push(member);
+                troubled.failed_on = None;
                 !data.members.any_other_than(&troubled.shunned, call.demand())
             }
             // It waits for a member with a larger store.
@@ -314,12 +321,22 @@ impl Queues {
         is_hopeless
     }
 
-    fn shunned(&self, id: CallId) -> &[Member] {
-        self.troubles.get(&id).map_or(&[], |troubled| &troubled.shunned)
+    /// Handles a call that failed on a member.
+    pub(super) fn on_failed(&mut self, id: CallId, member: Member) {
+        self.troubles.insert(id, Troubled { failed_on: Some(member), ..Troubled::default() });
     }
 
+    /// Removes a call that has ended.
     pub(super) fn on_end(&mut self, id: CallId) {
         self.troubles.remove(&id);
+        self.pauses.remove(id);
+    }
+
+    /// Ends the pause of a call.
+    pub(super) fn wake(&mut self, data: &mut Data, id: CallId) {
+        if self.pauses.end(id) && data.calls.get(&id).is_some_and(|call| call.state == CallState::Inputs(0)) {
+            self.push(data, id);
+        }
     }
 
     pub(super) fn made(&mut self) {

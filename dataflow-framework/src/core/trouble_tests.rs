@@ -5,7 +5,7 @@ use super::{
     graph_tests::{assigned_to as assigned, forgotten, graph_of, new_call, version, written_by as written},
 };
 use crate::{
-    failure::{FailureKind, Reason},
+    failure::{Failure, FailureKind, Reason},
     ids::{Argument, CallId, VersionId},
     options::Options,
 };
@@ -49,6 +49,20 @@ fn unfit_call_is_tried_on_each_member_before_it_fails() {
     assert_eq!(tried, MEMBERS);
     let [failure] = graph.failures() else { panic!("the call has failed once") };
     assert_eq!(failure.reason(), format!("no room on {}", last.0));
+}
+
+#[test]
+fn failed_call_is_retried_on_another_member() {
+    let mut graph = graph();
+    graph.call(0, new_call(vec![], 1, Options { retry: 2, ..Options::DEFAULT }));
+    let fail = |graph: &mut Graph| {
+        let [(0, member)] = assigned(graph)[..] else { panic!("it runs somewhere") };
+        graph.ended(0, member, Outcome::Failed(Failure::new("t", 0, "no licence")));
+        member
+    };
+    let members = [fail(&mut graph), fail(&mut graph), fail(&mut graph)];
+    assert!(members[0] != members[1] && members[1] != members[2], "{members:?}");
+    assert_eq!(graph.failures().len(), 1);
 }
 
 #[test]

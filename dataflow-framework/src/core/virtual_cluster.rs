@@ -293,6 +293,7 @@ impl Run {
             Action::Copy(member, source) => self.transfer(member, &source),
             Action::LetGo(_) | Action::Preserve { .. } => unreachable!("nobody leaves"),
             Action::Record(_) | Action::Restore { .. } => unreachable!("there is no journal"),
+            Action::Wake { .. } => unreachable!("no call fails"),
             Action::Alias(..) | Action::Answer(..) => unreachable!("no task makes calls"),
         }
     }

@@ -6,6 +6,7 @@ use std::{
     io,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     thread,
+    time::Duration,
 };
 
 use taskwork::companion::Load;
@@ -266,6 +267,13 @@ impl Queue {
                 tracing::warn!(%error, "cannot start the thread that enforces timeouts of calls");
                 None
             }
+        }
+    }
+
+    /// Calls a function after a pause, on another thread.
+    pub(crate) fn after(&self, pause: Duration, passed: impl FnOnce() + Send + 'static) {
+        if let Err(error) = self.deadlines.set(&self.platform, Instant::now() + pause, passed) {
+            tracing::error!(%error, "cannot start the thread that ends the pauses of calls; restart the node");
         }
     }
 

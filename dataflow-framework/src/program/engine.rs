@@ -8,7 +8,7 @@ use std::{
     ops::Range,
     panic::resume_unwind,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError, Weak,
         atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     },
 };
@@ -40,6 +40,8 @@ pub(crate) struct Engine {
     /// The number of this run of the program at its executor.
     epoch: AtomicU64,
     pub(super) queue: Arc<Queue>,
+    /// This engine, for functions that are called later.
+    me: Weak<Self>,
     /// Whether the program itself runs each call where it makes it.
     is_sequential: bool,
     ahead_max: usize,
@@ -182,6 +184,7 @@ impl Engine {
             executor,
             epoch: AtomicU64::new(0),
             queue,
+            me: Weak::new(),
             is_sequential: false,
             ahead_max,
             others: None,
@@ -192,7 +195,7 @@ impl Engine {
 
     /// Starts a run of the program at the executor.
     fn begin(self) -> Arc<Self> {
-        let engine = Arc::new(self);
+        let engine = Arc::new_cyclic(|me| Self { me: Weak::clone(me), ..self });
         let report: Arc<dyn Report> = Arc::clone(&engine) as _;
         // Calls that complete now are reported after the data that is here.
         let mut state = engine.lock();

@@ -40,6 +40,8 @@ pub enum Place {
         /// The number of further missing inputs.
         more: u64,
     },
+    /// It has failed, and is tried again after a pause.
+    Paused,
     /// It waits for a worker.
     Ready {
         /// The number of calls that will start before it.
@@ -113,6 +115,7 @@ impl fmt::Display for Place {
                 missing.iter().try_for_each(|input| write!(f, "\n  {input}"))?;
                 if *more > 0 { write!(f, "\n  and {} more", count(*more)) } else { Ok(()) }
             }
+            Self::Paused => write!(f, "has failed, and is tried again after a pause"),
             Self::Ready { lacks, .. } if !lacks.is_empty() => {
                 write!(f, "can run on no node that is there: {}", lacks.join("; "))
             }

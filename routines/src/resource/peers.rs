@@ -25,7 +25,10 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
-use taskwork::{CompanionContext, CompanionEvent, Messenger, NodeId, ObjectName, Objects};
+use taskwork::{
+    NodeId,
+    companion::{CompanionContext, CompanionEvent, Messenger, ObjectName, Objects},
+};
 use tokio::runtime::Handle;
 
 use super::{RESOURCE_BYTES_MAX, Resource, Resources, cache::LocalFile};

@@ -23,6 +23,12 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "            for open in self.open.values_mut().take(1) {\n",
     ),
     mutant(
+        "forget the pause of a call after a restart of the program",
+        "dataflow-framework/src/core/pauses.rs",
+        "            data.actions.push(Action::Wake { call: id, failures, pause, until_us: Some(until_us) });\n",
+        "            let _ = (pause, until_us);\n",
+    ),
+    mutant(
         "forget a version that a call still reads",
         "dataflow-framework/src/core/data/lineage.rs",
         "            if version.is_needed() || is_copied || is_awaited {\n",

@@ -55,8 +55,8 @@ impl Graph {
         // Otherwise calls that its task has made are unfinished.
         let Some(outcome) = self.of_nest(id, outcome) else { return };
         self.data.free(id, member);
-        if !matches!(outcome, Outcome::Unfit(_)) {
-            self.queues.on_end(id);
+        if let Outcome::Failed(_) = outcome {
+            self.queues.on_failed(id, member);
         }
         let Some(outcome) = self.defer_until_recorded(id, member, outcome) else { return };
         match outcome {
@@ -162,6 +162,9 @@ impl Graph {
             Fact::Commuted { call, with } => {
                 self.chains.order.on_recorded(&mut self.data, &mut self.queues, call, with);
             }
+            Fact::Paused { call, failures, until_us } if self.data.is_unfinished(call) => {
+                self.queues.pauses.record(call, failures, until_us);
+            }
             Fact::Kept { .. } | Fact::History(_) => self.data.journal.on_preserved(),
             _ => {}
         }
@@ -233,6 +236,7 @@ impl Graph {
 
     pub(super) fn forget_unneeded(&mut self, id: CallId, arguments: &[Argument]) {
         self.data.release_inputs(id, arguments);
+        self.queues.on_end(id);
         self.nest_ends(id);
         self.reductions.remove(id);
         self.chains.remove(id);
@@ -352,6 +356,7 @@ impl Graph {
         if call.failures <= call.options.retry {
             self.observed.figures.retries += 1;
             self.observed.of(call.task()).retries += 1;
+            self.queues.pauses.begin(&mut self.data, id);
             return self.requeue(id);
         }
         if !self.recording.record_failure(&mut self.data, id, failure) {

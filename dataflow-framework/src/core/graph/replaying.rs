@@ -38,6 +38,7 @@ impl Graph {
             Fact::History(history) => self.data.journal.add_history(history),
             Fact::Merged { call, parts } => _ = self.reductions.order.recall(call, parts),
             Fact::Commuted { call, with } => self.chains.recall(call, with),
+            Fact::Paused { call, failures, until_us } => self.queues.pauses.record(call, failures, until_us),
             Fact::Decided(_) | Fact::Kept { .. } => {}
         }
     }
@@ -45,7 +46,7 @@ impl Graph {
     /// Returns facts that summarize all records, except for the decisions of the program.
     pub(crate) fn recorded_so_far(&self) -> Vec<Fact> {
         let histories = self.data.journal.history().pieces().into_iter().map(Fact::History);
-        let orders = self.reductions.facts().chain(self.chains.facts());
+        let orders = self.reductions.facts().chain(self.chains.facts()).chain(self.queues.pauses.facts());
         self.data.journal.facts().chain(orders).chain(histories).collect()
     }
 

@@ -29,6 +29,8 @@ pub(crate) enum Fact {
     Merged { call: CallId, parts: [u64; 2] },
     /// The other call of the chain with which a commuting call has exchanged its work.
     Commuted { call: CallId, with: CallId },
+    /// A call has failed this number of times, and pauses until this time, in microseconds since 1970.
+    Paused { call: CallId, failures: u32, until_us: u64 },
     /// Calls were cancelled, since another call of their group has failed.
     Cancelled(Vec<Range<CallId>>),
 }
@@ -68,7 +70,7 @@ impl Fact {
     pub(crate) fn bytes(&self) -> usize {
         match self {
             Self::Ended(Ended { values, .. }) => values.iter().flatten().map(Vec::len).sum(),
-            Self::Ignored(_) | Self::Merged { .. } | Self::Commuted { .. } => 0,
+            Self::Ignored(_) | Self::Merged { .. } | Self::Commuted { .. } | Self::Paused { .. } => 0,
             Self::Failed { reason, .. } => reason.text.len(),
             Self::Decided(Decision { what, choice, .. }) => {
                 what.len()
@@ -94,6 +96,7 @@ impl Fact {
             | Self::History(_)
             | Self::Kept { .. }
             | Self::Merged { .. }
+            | Self::Paused { .. }
             | Self::Commuted { .. } => Vec::new(),
         }
     }

@@ -74,6 +74,12 @@ impl Run {
                     }
                     Action::Copy(member, source) => self.copies.push((member, source)),
                     Action::Record(fact) => self.waiting.push(fact),
+                    Action::Wake { call, failures, until_us, .. } => {
+                        if until_us.is_none() && self.has_journal {
+                            self.waiting.push(Fact::Paused { call, failures, until_us: 0 });
+                        }
+                        self.graph.wake(call);
+                    }
                     Action::Restore { version, mark, value } => {
                         // The member of the program may have left in the meantime.
                         if self.stores.contains_key(&Member::HERE) {

@@ -1,13 +1,16 @@
 //! Performing the actions of the graph: on this node, or by orders to other nodes.
 
-use std::sync::atomic::Ordering::Relaxed;
+use std::{
+    sync::{Weak, atomic::Ordering::Relaxed},
+    time::Duration,
+};
 
 use taskwork::NodeId;
 
 use super::{Engine, State};
 use crate::{
     core::{Action, Fact, Mark, Member, Source},
-    ids::VersionId,
+    ids::{CallId, VersionId},
     node::{Missing, Order},
     value::Value,
 };
@@ -54,6 +57,10 @@ impl Engine {
                         state.records.tell(fact);
                         after.brings = true;
                     }
+                    Action::Wake { call, failures, pause, until_us } => {
+                        self.wake(state, call, failures, pause, until_us);
+                        after.brings = true;
+                    }
                     Action::Restore { version, mark, value } => {
                         let bytes = value.len() as u64;
                         self.executor.put_brought(version, Value::from_encoded(value.to_vec()), mark, bytes);
@@ -91,6 +98,31 @@ impl Engine {
             }
         }
         after
+    }
+
+    /// Ends the pause of a call later, and records the time if that is new.
+    fn wake(
+        &self,
+        state: &mut State,
+        call: CallId,
+        failures: u32,
+        pause: Duration,
+        recorded_us: Option<u64>,
+    ) {
+        let now_us = self.queue.platform.now_us();
+        let pause_us = u64::try_from(pause.as_micros()).unwrap_or(u64::MAX);
+        let until_us = recorded_us.unwrap_or_else(|| now_us.saturating_add(pause_us));
+        if recorded_us.is_none() && self.others.is_some() {
+            state.records.tell(Fact::Paused { call, failures, until_us });
+        }
+        // The clocks of nodes differ: a pause does not become longer.
+        let pause = pause.min(Duration::from_micros(until_us.saturating_sub(now_us)));
+        let me = Weak::clone(&self.me);
+        self.queue.after(pause, move || {
+            if let Some(engine) = me.upgrade() {
+                engine.change(|graph| graph.wake(call));
+            }
+        });
     }
 
     fn order(&self, member: Member, order: &Order) {

@@ -124,7 +124,7 @@ pub(super) fn attempt_or_not(item: &mut Item) -> Result<Item, String> {
     Ok(item.with(made))
 }
 
-#[task(retry = 2)]
+#[task(retry = 2, pause = "100 ms")]
 pub(super) fn flaky(of: &Item) -> Result<Item, String> {
     let has_failed = TRIES.with_borrow_mut(|tries| {
         let failures = tries.entry(of.number).or_default();
