@@ -1,6 +1,6 @@
 //! `taskwork jobs`.
 
-use taskwork::client::{JobRecord, Share, Stage};
+use taskwork::client::{Share, Stage, records::JobRecord};
 use taskwork_cli::Failure;
 
 use super::{
