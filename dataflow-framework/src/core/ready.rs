@@ -27,9 +27,6 @@ const RANGES_MAX: usize = 64;
 /// The base level of nested calls, to which their depth is added: running calls wait for them.
 const NESTED_LEVEL: u32 = 1 << 31;
 
-/// The number of calls to search for one that is unrelated to the work of other members.
-const APART_MAX: usize = 32;
-
 /// The calls that wait for a worker.
 #[derive(Debug, Default)]
 pub(super) struct Ready {
@@ -43,8 +40,6 @@ pub(super) struct Ready {
     places: BTreeMap<Member, Place>,
     /// The last calls that members have taken.
     taken: BTreeSet<(CallId, Member)>,
-    /// The calls where their results meet others.
-    started: BTreeSet<(CallId, Member)>,
 }
 
 /// The neighbourhood of a call.
@@ -135,15 +130,12 @@ impl Ready {
         }
         self.leave_place(member);
         self.taken.insert((call, member));
-        self.started.extend(meets.iter().map(|meets| (*meets, member)));
         self.places.insert(member, Place { call, meets });
     }
 
     fn leave_place(&mut self, member: Member) {
-        let Some(Place { call, meets }) = self.places.remove(&member) else { return };
-        self.taken.remove(&(call, member));
-        for meets in meets {
-            self.started.remove(&(meets, member));
+        if let Some(Place { call, .. }) = self.places.remove(&member) {
+            self.taken.remove(&(call, member));
         }
     }
 
@@ -195,7 +187,8 @@ impl Ready {
                 && widest.is_none_or(|(width, _)| width < last - first)
             {
                 let from = if is_begun { first + (last - first) / 2 } else { first };
-                widest = self.apart(urgency, from..=last).map(|key| (last - first, key)).or(widest);
+                let key = self.all.range(all_of(urgency, from..=last)).next();
+                widest = key.map(|key| (last - first, *key)).or(widest);
             }
             (start, is_begun) = (end + 1, true);
         }
@@ -210,20 +203,6 @@ impl Ready {
         let mut calls = self.all.range(all_of(urgency, from..=to)).map(|(_, call)| *call);
         let first = calls.next()?;
         Some((first, calls.next_back().unwrap_or(first)))
-    }
-
-    /// Returns the first of these calls, preferably one whose results do not meet those of another member's
-    /// work.
-    fn apart(&self, urgency: Urgency, calls: RangeInclusive<CallId>) -> Option<Key> {
-        let mut calls = self.all.range(all_of(urgency, calls)).copied();
-        let first = calls.clone().next();
-        calls.by_ref().take(APART_MAX).find(|(_, call)| !self.meets_others(*call)).or(first)
-    }
-
-    fn meets_others(&self, call: CallId) -> bool {
-        let Some((_, Nearness { meets, .. })) = self.nearness.get(&call) else { return false };
-        let any = |meets: CallId| (meets, Member(0))..=(meets, Member(u32::MAX));
-        meets.iter().any(|meets| self.started.range(any(*meets)).next().is_some())
     }
 
     pub(super) fn priority(&self) -> Option<i32> {

@@ -102,8 +102,8 @@ impl Program {
     }
 
     /// Gives options to the calls that have been made.
-    pub(super) fn with(mut self, options: impl Fn(CallId) -> Options) -> Self {
-        self.loads.iter_mut().for_each(|(call, load)| load.options = options(*call));
+    pub(super) fn with(mut self, options: Options) -> Self {
+        self.loads.values_mut().for_each(|load| load.options = options);
         self
     }
 

@@ -74,12 +74,6 @@ impl Run {
                     }
                     Action::Copy(member, source) => self.copies.push((member, source)),
                     Action::Record(fact) => self.waiting.push(fact),
-                    Action::Wake { call, failures, until_us, .. } => {
-                        if until_us.is_none() && self.has_journal {
-                            self.waiting.push(Fact::Paused { call, failures, until_us: 0 });
-                        }
-                        self.graph.wake(call);
-                    }
                     Action::Restore { version, mark, value } => {
                         // The member of the program may have left in the meantime.
                         if self.stores.contains_key(&Member::HERE) {
@@ -94,6 +88,7 @@ impl Run {
                     Action::LetGo(member) => self.go(member),
                     Action::Assign(member, assignment) => self.begin(member, assignment),
                     Action::Alias(..) | Action::Answer(..) => unreachable!("no task makes calls"),
+                    Action::Wake { .. } => unreachable!("no call pauses"),
                 }
             }
         }
