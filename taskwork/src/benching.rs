@@ -11,12 +11,12 @@ use bytes::Bytes;
 use tokio::sync::mpsc;
 
 use crate::{
+    companion::ObjectNameError,
     id::NodeId,
     shell::transport::{
         Arrival, Identity, PeerAddress, Peers, Transport, TransportError, TransportLimits,
         bulk::{Object, Offer, Sink},
     },
-    wire::bulk::ObjectNameError,
 };
 
 /// A node's endpoint, which offers and fetches objects.

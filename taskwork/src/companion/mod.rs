@@ -47,6 +47,7 @@
 //! }
 //! ```
 
+mod content;
 mod desk;
 mod journal;
 mod objects;
@@ -64,15 +65,17 @@ use thiserror::Error;
 use tokio::{sync::oneshot, time::Instant};
 use zk::Labels;
 
-pub(crate) use self::{desk::Desk, journal::Request as JournalRequest, status::highest};
 pub use self::{
+    content::{ObjectContent, ObjectHasher, ObjectName, ObjectNameError},
     journal::{Journal, JournalError, Written},
-    objects::{Fetching, Objects, Offer},
+    objects::{FetchError, Fetching, Objects, Offer},
     status::{JobStatus, Load, StatusProvider},
 };
-pub use crate::{
-    shell::transport::bulk::{FetchError, ObjectContent, ObjectHasher},
-    wire::bulk::{ObjectName, ObjectNameError},
+pub(crate) use self::{
+    desk::Desk,
+    journal::Request as JournalRequest,
+    objects::{Exchange, Owners, Work},
+    status::highest,
 };
 use crate::id::{JobId, NodeId};
 

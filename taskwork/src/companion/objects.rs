@@ -1,6 +1,7 @@
 //! Byte objects of companions: data of any size that nodes fetch from the nodes that offer it.
 
 use std::{
+    any::Any,
     fmt, fs,
     future::Future,
     io,
@@ -11,16 +12,15 @@ use std::{
     time::Duration,
 };
 
-use tokio::task::JoinHandle;
+use bytes::Bytes;
+use thiserror::Error;
+use tokio::{runtime::Handle, task::JoinHandle};
 
-use super::Desk;
-use crate::{
-    id::NodeId,
-    shell::transport::bulk::{
-        self, Blocking, Bulk, FetchError, FileSink, Object, ObjectContent, ObjectHasher, Sink, WeakBulk,
-    },
-    wire::bulk::ObjectName,
+use super::{
+    Desk,
+    content::{ObjectContent, ObjectHasher, ObjectName},
 };
+use crate::id::NodeId;
 
 /// Offers byte objects to other nodes, and fetches theirs. Clones share the objects, and work on any thread.
 ///
@@ -65,7 +65,7 @@ use crate::{
 pub struct Objects {
     desk: Arc<Desk>,
     /// `None` for a node that will never have a peer.
-    bulk: Option<WeakBulk>,
+    exchange: Option<Arc<dyn Exchange>>,
 }
 
 /// An object that other nodes can fetch until this is dropped. Transfers in progress at that time are completed.
@@ -73,18 +73,82 @@ pub struct Objects {
 #[must_use = "the object is offered until this is dropped"]
 pub struct Offer {
     name: ObjectName,
-    /// `None` if no node will ask for it.
-    _offer: Option<bulk::Offer>,
+    /// Ends the offer when it is dropped; `None` if no node will ask for the object.
+    _offer: Option<Box<dyn Any + Send + Sync>>,
+}
+
+/// The reasons why an object was not fetched, in total or from one owner.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum FetchError {
+    /// No owner was named.
+    #[error("no known member may have it")]
+    NoOwner,
+    /// The node does not offer the object.
+    #[error("the member does not have it")]
+    Unknown,
+    /// The node serves its maximum number of requests.
+    #[error("the member serves the maximum number of requests")]
+    Busy,
+    /// The node is not a member, cannot be reached, or did not send the whole object.
+    #[error("the transfer was cut off: {0}")]
+    CutOff(String),
+    /// The node has sent another content.
+    #[error("the content does not match its name")]
+    Garbled,
+    /// The content cannot be written here.
+    #[error("the content cannot be stored: {0}")]
+    Sink(#[source] io::Error),
+    /// The work of this node on the job is over.
+    #[error("the work on the job is over")]
+    Over,
+}
+
+/// Returns the nodes to try.
+pub(crate) type Owners = Box<dyn Fn() -> Vec<NodeId> + Send>;
+
+/// A fetch, and the runtime of its node: the connections that a fetch dials outlive the fetch.
+pub(crate) type Work<T> = (Handle, Pin<Box<dyn Future<Output = Result<T, FetchError>> + Send>>);
+
+/// The exchange of objects with other nodes.
+pub(crate) trait Exchange: fmt::Debug + Send + Sync {
+    /// Offers bytes of this name until the result is dropped.
+    fn offer(&self, name: ObjectName, content: Bytes) -> Box<dyn Any + Send + Sync>;
+
+    /// Offers a content outside of memory until the result is dropped.
+    fn offer_content(&self, name: ObjectName, content: Arc<dyn ObjectContent>) -> Box<dyn Any + Send + Sync>;
+
+    /// # Errors
+    /// If the node has given up its seat.
+    fn fetch(
+        &self,
+        name: ObjectName,
+        owners: Owners,
+        patience: Duration,
+    ) -> Result<Work<Vec<u8>>, FetchError>;
+
+    /// # Errors
+    /// As [`fetch`](Self::fetch).
+    fn fetch_to_file(
+        &self,
+        name: ObjectName,
+        file: fs::File,
+        owners: Owners,
+        patience: Duration,
+    ) -> Result<Work<()>, FetchError>;
 }
 
 impl Objects {
-    pub(crate) fn new(desk: Arc<Desk>, bulk: Option<&Bulk>) -> Self {
-        Self { desk, bulk: bulk.map(Bulk::downgrade) }
+    pub(crate) fn new(desk: Arc<Desk>, exchange: Option<Arc<dyn Exchange>>) -> Self {
+        Self { desk, exchange }
     }
 
     /// Offers bytes in memory. Computes their hash on this thread, at about 1 GiB/s.
     pub fn offer(&self, content: Vec<u8>) -> Offer {
-        self.offer_object(Object::new([content.into()]))
+        let mut hasher = ObjectHasher::new();
+        hasher.add(&content);
+        let name = hasher.name();
+        Offer { name, _offer: self.exchange.as_ref().map(|exchange| exchange.offer(name, content.into())) }
     }
 
     /// Offers a file, which must not change until the offer is dropped. Reads it once on this thread to compute its hash;
@@ -100,11 +164,8 @@ impl Objects {
     /// Offers a content that is read in parts while it is sent, for example a [`File`](fs::File). The name is not
     /// verified here: fetchers reject a content that differs from it.
     pub fn offer_content(&self, name: ObjectName, content: impl ObjectContent) -> Offer {
-        self.offer_object(Object::elsewhere(name, Arc::new(content)))
-    }
-
-    fn offer_object(&self, object: Object) -> Offer {
-        Offer { name: object.name(), _offer: self.bulk.as_ref().map(|bulk| bulk.offer(object)) }
+        let content = Arc::new(content);
+        Offer { name, _offer: self.exchange.as_ref().map(|exchange| exchange.offer_content(name, content)) }
     }
 
     /// Fetches an object into memory, and verifies it.
@@ -122,7 +183,7 @@ impl Objects {
         owners: impl Fn() -> Vec<NodeId> + Send + 'static,
         patience: Duration,
     ) -> Fetching<Vec<u8>> {
-        self.fetch_into(|_| Vec::new(), std::convert::identity, name, owners, patience)
+        self.run(|exchange| exchange.fetch(name, Box::new(owners), patience))
     }
 
     /// Fetches an object into a file, which is empty and open for writing, and verifies the content. Otherwise as
@@ -138,29 +199,27 @@ impl Objects {
         owners: impl Fn() -> Vec<NodeId> + Send + 'static,
         patience: Duration,
     ) -> Fetching<()> {
-        self.fetch_into(|blocking| FileSink::new(file, blocking), drop, name, owners, patience)
+        self.run(|exchange| exchange.fetch_to_file(name, file, Box::new(owners), patience))
     }
 
-    fn fetch_into<S: Sink + Sync + 'static, T: Send + 'static>(
+    fn run<T: Send + 'static>(
         &self,
-        sink: impl FnOnce(Blocking) -> S,
-        finish: fn(S) -> T,
-        name: ObjectName,
-        owners: impl Fn() -> Vec<NodeId> + Send + 'static,
-        patience: Duration,
+        start: impl FnOnce(&dyn Exchange) -> Result<Work<T>, FetchError>,
     ) -> Fetching<T> {
-        let Some(bulk) = &self.bulk else { return Fetching(State::Failed(Some(FetchError::NoOwner))) };
-        let Some(bulk) = bulk.upgrade() else { return Fetching(State::Failed(Some(FetchError::Over))) };
-        let (desk, sink) = (Arc::clone(&self.desk), sink(bulk.blocking()));
-        // On the node's runtime: the connections that a fetch dials outlive the fetch.
-        let runtime = bulk.runtime().clone();
-        Fetching(State::Running(runtime.spawn(async move {
-            tokio::select! {
-                biased;
-                () = desk.over() => Err(FetchError::Over),
-                fetched = bulk.fetch(name, sink, owners, patience) => fetched.map(finish),
-            }
-        })))
+        let Some(exchange) = &self.exchange else {
+            return Fetching(State::Failed(Some(FetchError::NoOwner)));
+        };
+        let desk = Arc::clone(&self.desk);
+        Fetching(match start(&**exchange) {
+            Err(error) => State::Failed(Some(error)),
+            Ok((runtime, work)) => State::Running(runtime.spawn(async move {
+                tokio::select! {
+                    biased;
+                    () = desk.over() => Err(FetchError::Over),
+                    fetched = work => fetched,
+                }
+            })),
+        })
     }
 }
 

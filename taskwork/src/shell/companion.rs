@@ -22,7 +22,7 @@ use super::{
     transport::{Carrier, bulk::Bulk},
 };
 use crate::{
-    companion::{CompanionContext, Desk, Journal, Means, NotSent, Objects, Outbox, Run, Stage},
+    companion::{CompanionContext, Desk, Exchange, Journal, Means, NotSent, Objects, Outbox, Run, Stage},
     id::{JobId, NodeId},
     wire::packet::{Note, NoteContent},
 };
@@ -66,7 +66,8 @@ impl Host {
             carrier: dispatch.map(Dispatch::carrier),
             sent: AtomicU64::new(0),
         });
-        let objects = Objects::new(Arc::clone(&desk), bulk);
+        let exchange = bulk.map(|bulk| Arc::new(bulk.downgrade()) as Arc<dyn Exchange>);
+        let objects = Objects::new(Arc::clone(&desk), exchange);
         let context =
             CompanionContext::new(job.clone(), (node, means), Arc::clone(&desk), outbox, journal, objects);
         let host = Self { desk, end: Arc::default() };

@@ -30,7 +30,8 @@ struct Companion {
 
 fn companion(node: &TestNode) -> Companion {
     let (desk, bulk) = (Arc::<Desk>::default(), bulk(node));
-    Companion { objects: Objects::new(Arc::clone(&desk), Some(&bulk)), desk, bulk }
+    let exchange = Arc::new(bulk.downgrade());
+    Companion { objects: Objects::new(Arc::clone(&desk), Some(exchange)), desk, bulk }
 }
 
 async fn in_time<T>(fetching: Fetching<T>) -> Result<T, FetchError> {

@@ -1,13 +1,12 @@
 //! The fetcher's side of a fetch: tries the owners in turn until the object is complete.
 
-use std::{fmt, io, sync::atomic::Ordering::Relaxed, time::Duration};
+use std::{fmt, sync::atomic::Ordering::Relaxed, time::Duration};
 
 use bytes::Bytes;
 use rand::{Rng as _, SeedableRng as _, rngs::SmallRng};
-use thiserror::Error;
 use tokio::time::{self, Instant};
 
-use super::{BulkState, Stream, Streams, hashing::Hashing, sink::Sink};
+use super::{BulkState, FetchError, Stream, Streams, hashing::Hashing, sink::Sink};
 use crate::{
     id::NodeId,
     wire::{
@@ -15,33 +14,6 @@ use crate::{
         codec,
     },
 };
-
-/// The reasons why an object was not fetched, in total or from one owner.
-#[derive(Debug, Error)]
-#[non_exhaustive]
-pub enum FetchError {
-    /// No owner was named.
-    #[error("no known member may have it")]
-    NoOwner,
-    /// The node does not offer the object.
-    #[error("the member does not have it")]
-    Unknown,
-    /// The node serves its maximum number of requests.
-    #[error("the member serves the maximum number of requests")]
-    Busy,
-    /// The node is not a member, cannot be reached, or did not send the whole object.
-    #[error("the transfer was cut off: {0}")]
-    CutOff(String),
-    /// The node has sent another content.
-    #[error("the content does not match its name")]
-    Garbled,
-    /// The content cannot be written here.
-    #[error("the content cannot be stored: {0}")]
-    Sink(#[source] io::Error),
-    /// The work of this node on the job is over.
-    #[error("the work on the job is over")]
-    Over,
-}
 
 /// The number of bytes hashed and passed to the sink at a time.
 const BLOCK_BYTES: usize = 512 << 10;

@@ -26,6 +26,7 @@
 mod blocking;
 #[cfg(test)]
 mod companion_tests;
+mod exchange;
 mod fetch;
 mod hashing;
 mod object;
@@ -50,10 +51,6 @@ use tokio::{
 
 pub(crate) use self::blocking::Blocking;
 use self::{fetch::Fetch, object::ObjectReader, objects::Objects};
-pub use self::{
-    fetch::FetchError,
-    object::{ObjectContent, ObjectHasher},
-};
 pub(crate) use self::{
     object::{Filling, Object},
     objects::Offer,
@@ -65,6 +62,7 @@ pub(super) use self::{
     serve::serve,
 };
 use super::TransportLimits;
+pub(crate) use crate::companion::{FetchError, ObjectContent, ObjectHasher};
 use crate::{
     id::NodeId,
     wire::{

@@ -1,13 +1,12 @@
 //! A byte object: immutable bytes, named by their hash. An incomplete object is served as far as it was received, so
 //! that a chain of nodes takes little longer than a single transfer.
 
-use std::{collections::BTreeSet, fmt, fs, io, os::unix::fs::FileExt as _, sync::Arc};
+use std::{collections::BTreeSet, fmt, io, sync::Arc};
 
-use blake3::Hasher;
 use bytes::Bytes;
 use tokio::sync::watch;
 
-use super::{Blocking, sink::Sink};
+use super::{Blocking, ObjectContent, ObjectHasher, sink::Sink};
 use crate::{id::NodeId, wire::bulk::ObjectName};
 
 /// A byte object. Clones share the bytes.
@@ -31,33 +30,6 @@ enum Content {
 pub(crate) struct Received {
     pieces: Vec<Bytes>,
     stage: Stage,
-}
-
-/// A content outside of memory, such as a file.
-pub trait ObjectContent: Send + Sync + 'static {
-    /// Returns the bytes from an offset, at most `bytes_max`, and none at the end. It is called on threads that may
-    /// block. The same offset always has the same bytes; otherwise fetchers reject the content.
-    ///
-    /// # Errors
-    /// If they cannot be read. The fetcher continues at its next owner.
-    fn part(&self, offset: u64, bytes_max: usize) -> io::Result<Vec<u8>>;
-}
-
-impl ObjectContent for fs::File {
-    fn part(&self, offset: u64, bytes_max: usize) -> io::Result<Vec<u8>> {
-        let mut bytes = vec![0; bytes_max];
-        let mut filled = 0;
-        while filled < bytes_max {
-            match self.read_at(&mut bytes[filled..], offset + filled as u64) {
-                Ok(0) => break,
-                Ok(read) => filled += read,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-        }
-        bytes.truncate(filled);
-        Ok(bytes)
-    }
 }
 
 /// The completeness of a content.
@@ -112,13 +84,6 @@ pub(crate) enum Never {
     Unreadable(String),
 }
 
-/// Computes the name of a content from its parts.
-#[derive(Clone, Debug, Default)]
-pub struct ObjectHasher {
-    hasher: Hasher,
-    bytes: u64,
-}
-
 impl Object {
     /// Creates an object from the pieces of its content. Every byte is read once.
     pub(crate) fn new(pieces: impl IntoIterator<Item = Bytes>) -> Self {
@@ -152,9 +117,8 @@ impl Object {
         Self { name, content: Content::Memory(content), takers: Arc::default() }
     }
 
-    /// Creates an object with a wrong name.
-    #[cfg(test)]
-    pub(super) fn falsely_named(name: ObjectName, content: Bytes) -> Self {
+    /// Creates an object of a content in memory. The name is verified only by fetchers.
+    pub(super) fn named(name: ObjectName, content: Bytes) -> Self {
         Self::with(name, vec![content], Stage::Complete)
     }
 
@@ -309,39 +273,6 @@ impl fmt::Debug for Content {
             Self::Memory(_) => "Memory",
             Self::Elsewhere(_) => "Elsewhere",
         })
-    }
-}
-
-impl ObjectHasher {
-    /// Creates a hasher of an empty content.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// Reads a content once, and returns its name.
-    ///
-    /// # Errors
-    /// If it cannot be read.
-    pub fn name_of(content: &dyn ObjectContent) -> io::Result<ObjectName> {
-        let mut hasher = Self::new();
-        loop {
-            let block = content.part(hasher.bytes, BLOCK_BYTES)?;
-            if block.is_empty() {
-                return Ok(hasher.name());
-            }
-            hasher.add(&block);
-        }
-    }
-
-    /// Appends a part of the content.
-    pub fn add(&mut self, part: &[u8]) {
-        self.hasher.update(part);
-        self.bytes += part.len() as u64;
-    }
-
-    /// Returns the name of the content so far.
-    pub fn name(&self) -> ObjectName {
-        ObjectName { hash: *self.hasher.finalize().as_bytes(), bytes: self.bytes }
     }
 }
 

@@ -124,7 +124,7 @@ async fn wrong_content_is_rejected_and_the_next_owner_is_asked() {
     let [liar, owner, b] = test_nodes(&TransportLimits::default());
     let (right, wrong) = (content(MIB), content(MIB + 1).slice(1..));
     let object = Object::new([right.clone()]);
-    let _lie = bulk(&liar).offer(Object::falsely_named(object.name(), wrong));
+    let _lie = bulk(&liar).offer(Object::named(object.name(), wrong));
     assert!(matches!(fetch_from(&b, object.name(), &[&liar]).await, Err(FetchError::Garbled)));
     let _offer = bulk(&owner).offer(object.clone());
     assert!(fetch_from(&b, object.name(), &[&liar, &owner]).await.unwrap() == right);
@@ -132,7 +132,7 @@ async fn wrong_content_is_rejected_and_the_next_owner_is_asked() {
     for bytes in [MIB - 1, MIB + 1] {
         let name = Object::new([content(bytes)]).name();
         let name = ObjectName { bytes: MIB as u64, ..name };
-        let _lie = bulk(&liar).offer(Object::falsely_named(name, content(bytes)));
+        let _lie = bulk(&liar).offer(Object::named(name, content(bytes)));
         assert!(matches!(fetch_from(&b, name, &[&liar]).await, Err(FetchError::CutOff(_))), "{bytes} bytes");
     }
 }
