@@ -211,6 +211,8 @@ pub(crate) fn failed(kind: ErrorKind, reason: String) -> Outcome {
 
 #[cfg(test)]
 mod tests {
+    use std::{sync::mpsc, thread};
+
     use super::*;
     use crate::{
         library::LATEST_AGE_MAX,
@@ -219,7 +221,7 @@ mod tests {
     };
 
     const MODULE: &str = r#"
-import os, threading, time
+import gc, os, struct, threading, time
 import routines
 
 def caught(name):
@@ -272,6 +274,13 @@ def sleeps(n):
     with open(FOLDER + "/process", "w") as note:
         note.write(f"{os.getpid()}\n")
     time.sleep(3600)
+
+def floods(n):
+    pipes = next(one for one in gc.get_objects() if type(one).__name__ == "Pipes")
+    message = b'{"type":"progress","share":0.5}'
+    frame = struct.pack("<II", len(message) + 4, len(message)) + message
+    while True:
+        os.write(pipes.writes, 1000 * frame)
 "#;
 
     fn deployed(entry: &str, more: &str) -> Package {
@@ -360,6 +369,15 @@ def sleeps(n):
         // Also the nested call of an abandoned one.
         let outer = deployed("uncaught", "timeout = 1");
         let late = call(&outer, &format!("[{:?}]", deployed("sleeps", "").name()), LONG);
+        assert_eq!(late["error"]["kind"], "timeout", "{late}");
+    }
+
+    #[test]
+    fn call_that_floods_its_host_ends_at_its_time_limit() {
+        let floods = deployed("floods", "");
+        let (send, ended) = mpsc::channel();
+        thread::spawn(move || send.send(call(&floods, "[1]", 500)));
+        let late = ended.recv_timeout(Duration::from_millis(LONG)).expect("the call does not end");
         assert_eq!(late["error"]["kind"], "timeout", "{late}");
     }
 

@@ -49,6 +49,9 @@ const LOG_LATE_MAX: Duration = Duration::from_millis(200);
 /// The maximum number of bytes that are read at a time.
 const PART_BYTES: usize = 64 << 10;
 
+/// The maximum number of parts that are read before other events are checked: a runtime may write faster than it is read.
+const PARTS_MAX: usize = 16;
+
 /// The maximum time between two checks of a nested call for an event that is not in a pipe.
 const LOOK: Duration = Duration::from_millis(5);
 
@@ -296,13 +299,13 @@ impl Runtime {
         events
     }
 
-    /// Reads messages.
+    /// Reads messages until there is an event, or at most a number of parts.
     ///
     /// # Errors
     /// The reason if no more follow.
     fn read(&mut self, events: &mut Vec<Event>) -> Result<(), String> {
         let mut has_exited = false;
-        loop {
+        for _ in 0..PARTS_MAX {
             match self.output.read(&mut self.part) {
                 Ok(bytes) => {
                     self.received.extend(&self.part[..bytes]);
@@ -325,6 +328,7 @@ impl Runtime {
                 Err(_) => return Ok(()),
             }
         }
+        Ok(())
     }
 
     fn take_messages(&mut self, events: &mut Vec<Event>) -> Result<(), String> {
