@@ -3,12 +3,14 @@
 //! A schema sees numbers: `{"$i": …}`, an integer, and `{"$f": …}`, an infinity, which is the largest double. NaN is no number.
 //! A resource, `{"$resource": …}`, is a string. An array, `{"$a": …}`, is a list, or a list of lists for each dimension.
 
+use std::iter;
+
 use data_encoding::BASE64;
 use jsonschema::{Draft, PatternOptions, Validator};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use crate::order::Space;
+use crate::{order::Space, wire::FRAME_BYTES_MAX};
 
 /// The maximum number of parameters.
 const PARAMETERS_MAX: usize = 100;
@@ -21,6 +23,12 @@ const PATTERN_BYTES_MAX: usize = 1 << 20;
 
 /// The maximum length of a range with a check of each integer. In a longer one, only the ends are checked.
 const RANGE_CHECKED_MAX: u64 = 1_000_000;
+
+/// The maximum number of dimensions of an array that is checked: its lists are nested as deep.
+const DIMENSIONS_MAX: usize = 32;
+
+/// The maximum number of values in the lists of an array: JSON of the size of a frame has no more.
+const VALUES_MAX: usize = FRAME_BYTES_MAX / 2;
 
 /// The maximum length of a shown reason, in characters: it contains the value.
 const REASON_CHARS_MAX: usize = 300;
@@ -296,15 +304,15 @@ fn float(number: f64) -> Option<Value> {
     serde_json::Number::from_f64(number.clamp(f64::MIN, f64::MAX)).map(Value::Number)
 }
 
-/// Returns the lists of numbers of an array, or `None` if it is damaged.
+/// Returns the lists of numbers of an array, or `None` if it is damaged or exceeds a limit.
 fn lists(array: &Value) -> Option<Value> {
     let data = BASE64.decode(array["data"].as_str()?.as_bytes()).ok()?;
     let (kind, bits) = array["dtype"].as_str()?.split_at_checked(1)?;
     let bits: usize = bits.parse().ok().filter(|bits| [8, 16, 32, 64].contains(bits))?;
-    let shape = array["shape"].as_array()?.iter().map(|length| usize::try_from(length.as_u64()?).ok());
-    let shape = shape.collect::<Option<Vec<usize>>>()?;
+    let shape = array["shape"].as_array().filter(|shape| shape.len() <= DIMENSIONS_MAX)?.iter();
+    let shape = shape.map(|length| usize::try_from(length.as_u64()?).ok()).collect::<Option<Vec<usize>>>()?;
     let bytes = shape.iter().try_fold(bits / 8, |bytes, length| bytes.checked_mul(*length))?;
-    if bytes != data.len() {
+    if bytes != data.len() || bytes / (bits / 8) * shape.len() > VALUES_MAX {
         return None;
     }
     let number = |bytes: &[u8]| {
@@ -324,7 +332,9 @@ fn lists(array: &Value) -> Option<Value> {
     };
     let mut parts = data.chunks_exact(bits / 8).map(number).collect::<Option<Vec<Value>>>()?;
     for &length in shape.iter().skip(1).rev() {
-        parts = parts.chunks(length.max(1)).map(|row| row.to_vec().into()).collect();
+        let mut elements = parts.into_iter();
+        let row = || Some(elements.by_ref().take(length).collect::<Vec<_>>()).filter(|row| !row.is_empty());
+        parts = iter::from_fn(row).map(Value::from).collect();
     }
     if shape.is_empty() { parts.pop() } else { Some(parts.into()) }
 }
@@ -428,6 +438,20 @@ properties.leaves = { type = "array", items = { anyOf = [{ type = "number" }, { 
         ] {
             assert!(array(dtype, shape, data).is_object(), "{dtype} {shape} {data}");
         }
+    }
+
+    #[test]
+    fn array_with_too_many_dimensions_or_values_is_no_list() {
+        let array = |length: usize, dimensions: usize| {
+            let shape = [&[length][..], &vec![1; dimensions - 1]].concat();
+            let data = BASE64.encode(&vec![7; length]);
+            parse(&json!({ "$a": { "dtype": "u8", "shape": shape, "data": data } }).to_string()).unwrap()
+        };
+        let deepest = (1..DIMENSIONS_MAX).fold(json!([7]), |inner, _| json!([inner]));
+        assert_eq!(array(1, DIMENSIONS_MAX), deepest);
+        assert!(array(1, DIMENSIONS_MAX + 1).is_object());
+        assert!(array(1, 100_000).is_object());
+        assert!(array(VALUES_MAX / DIMENSIONS_MAX + 1, DIMENSIONS_MAX).is_object());
     }
 
     #[test]

@@ -32,7 +32,7 @@ mod value;
 
 pub(crate) use self::{
     exchange::{Exchange, SearchStage, Step},
-    frame::{Frame, FrameError, Frames},
+    frame::{FRAME_BYTES_MAX, Frame, FrameError, Frames},
     message::{CallError, EntryKind, ErrorKind, FromRuntime, NewCounts, Offer, ToRuntime},
     value::{ValueError, check_value},
 };
