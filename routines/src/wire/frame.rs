@@ -65,16 +65,20 @@ impl Frames {
     pub(crate) fn next(&mut self) -> Result<Option<Frame>, FrameError> {
         let rest = &self.bytes[self.taken..];
         let Some((head, rest)) = rest.split_first_chunk::<LENGTH_BYTES>() else {
-            // Without the capacity of a large frame.
-            self.bytes = rest.to_vec();
-            self.taken = 0;
+            self.drop_taken();
             return Ok(None);
         };
         let length = u32::from_le_bytes(*head) as usize;
         if length > FRAME_BYTES_MAX {
             return Err(FrameError::TooLong { bytes: length as u64 });
         }
-        let Some(content) = rest.get(..length) else { return Ok(None) };
+        let Some(content) = rest.get(..length) else {
+            // Fewer bytes are copied than were taken since the last copy.
+            if self.taken > self.bytes.len() / 2 {
+                self.drop_taken();
+            }
+            return Ok(None);
+        };
         let lengths = |json_bytes| FrameError::Lengths { bytes: length, json_bytes };
         let (head, content) = content.split_first_chunk::<LENGTH_BYTES>().ok_or_else(|| lengths(0))?;
         let json_bytes = u32::from_le_bytes(*head) as usize;
@@ -83,6 +87,12 @@ impl Frames {
         let frame = Frame { json: json.to_owned(), bytes: bytes.to_vec() };
         self.taken += LENGTH_BYTES + length;
         Ok(Some(frame))
+    }
+
+    /// Drops the bytes of frames that were taken, with the capacity of a large one.
+    fn drop_taken(&mut self) {
+        self.bytes = self.bytes.split_off(self.taken);
+        self.taken = 0;
     }
 }
 
@@ -135,6 +145,19 @@ mod tests {
             assert!(from.next().unwrap().is_none(), "{end}");
             from.extend(&encoded[end..]);
             assert_eq!(from.next().unwrap().as_ref(), Some(&whole), "{end}");
+        }
+    }
+
+    #[test]
+    fn reads_that_end_inside_frames_do_not_accumulate_taken_bytes() {
+        let encoded = frame("{}", &[0; 90]).encode().unwrap();
+        let (head, tail) = encoded.split_at(encoded.len() / 2);
+        let mut read = received(head);
+        for _ in 0..100 {
+            read.extend(tail);
+            read.extend(head);
+            assert!(read.next().unwrap().is_some() && read.next().unwrap().is_none());
+            assert!(read.bytes.len() <= 2 * encoded.len(), "{}", read.bytes.len());
         }
     }
 
