@@ -296,9 +296,8 @@ RT_API int rt_to_array(rt_json value, const char *dtype, rt_bytes *to, rt_json *
     rt_json array = rt_member(value, "$a"), data = rt_member(array, "data"), part;
     size_t bytes = (size_t)atoi(dtype + 1) / 8, before = to->size;
     unsigned word = 0, bits = 0;
-    double length;
     *shape = rt_member(array, "shape");
-    if (!rt_is(rt_member(array, "dtype"), dtype) || !data.size || *data.at != '"' || !shape->size) return -1;
+    if (!rt_is(rt_member(array, "dtype"), dtype) || !data.size || *data.at != '"' || !shape->size || *shape->at != '[') return -1;
     rt_reserve(to, data.size);
     for (const char *at = data.at + 1, *digit; *at != '"' && *at != '='; at++) {
         /* The slash may be escaped. */
@@ -309,8 +308,11 @@ RT_API int rt_to_array(rt_json value, const char *dtype, rt_bytes *to, rt_json *
         char byte = (char)(word >> (bits -= 8));
         rt_append(to, &byte, 1);
     }
-    for (const char *at = NULL; (part = rt_next(*shape, &at, NULL)).size; bytes *= (size_t)length)
-        if (rt_to_number(part, &length) || !(length >= 0 && length <= RT_FRAME_BYTES_MAX)) return -1;
+    for (const char *at = NULL; (part = rt_next(*shape, &at, NULL)).size;) {
+        unsigned long long length = strtoull(part.at, NULL, 10);
+        if (rt_digits(part.at) != part.at + part.size || length > RT_FRAME_BYTES_MAX || (length && bytes > SIZE_MAX / length)) return -1;
+        bytes *= (size_t)length;
+    }
     return to->size - before == bytes ? 0 : -1;
 }
 

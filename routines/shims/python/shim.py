@@ -101,6 +101,9 @@ def unpacked(array):
     try:
         letter, shape = LETTERS[array["dtype"]], array["shape"]
         data = bytearray(base64.b64decode(array["data"], validate=True))
+        if min(shape, default=0) < 0:
+            # numpy computes such a length.
+            raise ValueError("a length is negative")
         try:
             import numpy
         except ImportError:

@@ -54,6 +54,7 @@ pub(super) const CASES: &[(&str, Check)] = &[
     ("value: nested lists and objects", Echoes(r#"{"a":[1,{"b":[[],[2.5,"c"]]}],"d":{"e":null}}"#)),
     ("value: arrays", Echoes(ARRAYS)),
     ("value: elements of an array", Returns("doubled", DOUBLES, DOUBLED)),
+    ("value: an array with a wrong shape is an error", Runs(value_wrong_shapes)),
     ("value: 100 levels", Runs(value_deep)),
     ("call: positional arguments", Returns("pair", "[1,3]", "[1,3]")),
     ("call: named arguments", Returns("pair", r#"{"second":3,"first":1}"#, "[1,3]")),
@@ -174,6 +175,25 @@ fn value_deep(suite: &Suite) -> Checked {
     // The list of arguments is the first level.
     let deep = format!("{}1{}", "[".repeat(99), "]".repeat(99));
     returns(suite, "echo", &format!("[{deep}]"), &deep)
+}
+
+fn value_wrong_shapes(suite: &Suite) -> Checked {
+    let mut peer = Peer::loaded(suite, "doubled")?;
+    // The product of the first one, in bytes, is 0 modulo 2^64.
+    for (shape, data) in [
+        ("[67108864,67108864,4096]", ""),
+        ("[1.5]", "AAAAAAAA+D8="),
+        ("[-1]", ""),
+        (r#""x""#, "AAAAAAAA+D8="),
+        ("{}", "AAAAAAAA+D8="),
+        ("[2]", "AAAAAAAA+D8="),
+    ] {
+        let array = format!(r#"[{{"$a":{{"dtype":"f64","shape":{shape},"data":"{data}"}}}}]"#);
+        if let Ok(value) = peer.call(&array)? {
+            return Err(format!("the shape {shape} is accepted, with the result {value}").into());
+        }
+    }
+    Ok(())
 }
 
 fn call_fields(suite: &Suite) -> Checked {
