@@ -26,6 +26,8 @@ pub(crate) struct CallHere<'a> {
     argument: Box<RawValue>,
     depth: u32,
     deadline: Option<Deadline>,
+    /// That of the current attempt, from the time limit of the routine.
+    attempt_deadline: Option<Deadline>,
     files: Files<'a>,
     /// Whether the files are here, and the argument has their paths.
     is_local: bool,
@@ -72,6 +74,7 @@ impl<'a> CallHere<'a> {
             argument,
             depth,
             deadline: limit.map(Deadline::after),
+            attempt_deadline: None,
             files: Files::new(&host.resources, &host.store),
             is_local: false,
             runtime: None,
@@ -90,12 +93,18 @@ impl<'a> CallHere<'a> {
             if is_abandoned() {
                 return failed(ErrorKind::Timeout, "the call was abandoned".to_owned());
             }
-            let left = self.deadline.map_or(CHECK, |end| end.at.saturating_duration_since(Instant::now()));
+            let left = self
+                .earliest_deadline()
+                .map_or(CHECK, |end| end.at.saturating_duration_since(Instant::now()));
             match &self.runtime {
                 Some(runtime) => runtime.wait(left.min(CHECK)),
                 None => self.host.resources.wait(left.min(CHECK)),
             }
         }
+    }
+
+    fn earliest_deadline(&self) -> Option<Deadline> {
+        self.deadline.into_iter().chain(self.attempt_deadline).min_by_key(|end| end.at)
     }
 
     pub(crate) fn runtime(&self) -> Option<&Runtime> {
@@ -132,6 +141,7 @@ impl<'a> CallHere<'a> {
                 }
                 Attempt::Lost(reason) => {
                     let has_call = std::mem::take(&mut self.is_sent);
+                    self.attempt_deadline = None;
                     (self.loads, self.crashes) = if has_call {
                         (0, self.crashes + 1)
                     } else {
@@ -189,13 +199,12 @@ impl<'a> CallHere<'a> {
         if let Some(reason) = runtime.late_load() {
             return Attempt::Lost(reason);
         }
-        if let Some(end) = self.deadline.filter(|end| Instant::now() >= end.at) {
+        if let Some(end) = self.earliest_deadline().filter(|end| Instant::now() >= end.at) {
             return Attempt::Ended(failed(ErrorKind::Timeout, runtime.exceeded(end.limit)));
         }
         if runtime.exchange().is_loaded() && !self.is_sent {
             self.is_sent = true;
-            let own = self.installed.package.description.timeout().map(Deadline::after);
-            self.deadline = self.deadline.into_iter().chain(own).min_by_key(|end| end.at);
+            self.attempt_deadline = self.installed.package.description.timeout().map(Deadline::after);
             if let Err(error) = runtime.call(&[(0, self.argument.clone())], None, self.depth) {
                 let reason = format!("the argument is too large: {error}");
                 return Attempt::Ended(failed(ErrorKind::Invalid, reason));
@@ -342,6 +351,27 @@ def floods(n):
         assert_eq!(call(&slow, "[5]", LONG), serde_json::json!({"value": 5}));
         let late = call(&deployed_with(&module, "returns", "timeout = 1"), "[5]", 500);
         assert!(late["error"]["message"].as_str().unwrap().contains("0.5 s"), "{late}");
+    }
+
+    #[test]
+    fn call_repeated_after_a_crash_has_its_own_time_limit() {
+        let (host, sleeps) = (fixture(), deployed("sleeps", "idempotent = true\ntimeout = 3600"));
+        let installed =
+            Host::current().unwrap().packages.named(&host.store, &sleeps.name(), LATEST_AGE_MAX).unwrap();
+        let argument = RawValue::from_string("[1]".to_owned()).unwrap();
+        let mut here = CallHere::new(Host::current().unwrap(), installed, argument, 0, None);
+        let late = Instant::now() + Duration::from_millis(LONG);
+        let mut deadline_of = |crashes| {
+            while !here.is_sent || here.crashes < crashes {
+                assert!(here.advance().is_none() && Instant::now() < late, "attempt {crashes} is not sent");
+                if let Some(runtime) = &here.runtime {
+                    runtime.wait(CHECK);
+                }
+            }
+            here.runtime.as_ref().unwrap().kill();
+            here.earliest_deadline().unwrap().at
+        };
+        assert!(deadline_of(0) < deadline_of(1));
     }
 
     #[test]
