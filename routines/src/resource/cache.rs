@@ -3,11 +3,14 @@
 
 use std::{
     collections::HashMap,
-    fs::{self, Permissions},
+    fs::{self, File, Permissions},
     io::{self, ErrorKind, Read as _, Write as _},
     os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak},
+    sync::{
+        Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
     thread,
     time::{Duration, Instant},
 };
@@ -58,7 +61,7 @@ struct State {
 
 #[derive(Debug)]
 enum Entry {
-    Coming,
+    Coming(Arc<Progress>),
     Here {
         file: Arc<LocalFile>,
         /// The number of the last access.
@@ -71,6 +74,22 @@ enum Entry {
         content: String,
         reason: String,
     },
+}
+
+/// The progress of a fetch: it changes while the content arrives here, or at the node that is asked for it.
+#[derive(Debug, Default)]
+pub(super) struct Progress {
+    file: OnceLock<File>,
+    /// That of the node that is asked.
+    pub(super) asked: AtomicU64,
+}
+
+impl Progress {
+    /// Returns a number of bytes, which may become smaller when the fetch starts again.
+    fn bytes(&self) -> u64 {
+        let here = self.file.get().and_then(|file| file.metadata().ok()).map_or(0, |file| file.len());
+        here.wrapping_add(self.asked.load(Relaxed))
+    }
 }
 
 /// A file, which is not removed while there is a second reference to it.
@@ -193,7 +212,7 @@ impl Resources {
                 *used = now;
                 return Ok(Some(Arc::clone(file)));
             }
-            Some(Entry::Coming) => return Ok(None),
+            Some(Entry::Coming(_)) => return Ok(None),
             Some(Entry::Unavailable(since)) if since.elapsed() < RETRY_PAUSE => return Ok(None),
             Some(Entry::Failed { content, reason }) if *content == resource.content() => {
                 let reason = std::mem::take(reason);
@@ -203,11 +222,12 @@ impl Resources {
             }
             Some(Entry::Failed { .. } | Entry::Unavailable(_)) | None => {}
         }
-        state.entries.insert(resource.digest.clone(), Entry::Coming);
+        let progress = Arc::<Progress>::default();
+        state.entries.insert(resource.digest.clone(), Entry::Coming(Arc::clone(&progress)));
         drop(state);
         let (its, store, wanted) = (Arc::clone(self), store.clone(), resource.clone());
         let started = thread::Builder::new().name("resource".to_owned());
-        started.spawn(move || its.add(&store, &wanted)).map(|_| None).map_err(|error| {
+        started.spawn(move || its.add(&store, &wanted, &progress)).map(|_| None).map_err(|error| {
             self.state().entries.remove(&resource.digest);
             format!("resource {} cannot be fetched: {error}", resource.name)
         })
@@ -237,12 +257,16 @@ impl Resources {
             }
             _ => {}
         }
-        self.get(store, resource).map_err(|_| Answer::Lacks)?.ok_or(Answer::Coming)
+        let file = self.get(store, resource).map_err(|_| Answer::Lacks)?;
+        file.ok_or_else(|| match self.state().entries.get(&resource.digest) {
+            Some(Entry::Coming(progress)) => Answer::Coming(progress.bytes()),
+            _ => Answer::Coming(0),
+        })
     }
 
     /// Fetches a file, and adds it.
-    fn add(&self, store: &Store, resource: &Resource) {
-        let fetched = self.fetch(store, resource);
+    fn add(&self, store: &Store, resource: &Resource, progress: &Progress) {
+        let fetched = self.fetch(store, resource, progress);
         let mut state = self.state();
         state.accesses += 1;
         let entry = match fetched {
@@ -265,13 +289,20 @@ impl Resources {
     }
 
     /// Fetches a file, or returns the reason why there is none.
-    fn fetch(&self, store: &Store, resource: &Resource) -> io::Result<Result<LocalFile, String>> {
+    fn fetch(
+        &self,
+        store: &Store,
+        resource: &Resource,
+        progress: &Progress,
+    ) -> io::Result<Result<LocalFile, String>> {
         let mut draft = tempfile::Builder::new();
         let mut draft = draft.permissions(Permissions::from_mode(0o444)).tempfile_in(self.folder.path())?;
+        let file = draft.as_file().try_clone()?;
+        progress.file.get_or_init(|| file);
         let path = self.folder.path().join(&resource.digest);
         let all: Vec<_> = self.peers.lock().unwrap_or_else(PoisonError::into_inner).clone();
         for peers in all.iter().filter_map(Weak::upgrade) {
-            if let Some(bytes) = peers.fetch(resource, draft.as_file())? {
+            if let Some(bytes) = peers.fetch(resource, draft.as_file(), progress)? {
                 draft.persist(&path)?;
                 return Ok(Ok(LocalFile { path, bytes }));
             }
@@ -340,7 +371,7 @@ impl Drop for LocalFile {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+    use std::sync::atomic::AtomicUsize;
 
     use tempfile::{TempDir, tempdir};
 

@@ -9,7 +9,7 @@
 //! The nodes have an order for each content, by a hash. A node asks those before it, the first one first, which also fetches
 //! a content that it does not need itself. If none of them gets the content, it asks the later ones, which only answer whether
 //! they have it, and then reads the store. No node waits for the fetch of a later one, so no two wait for each other. A node
-//! that is lost, or does not answer, is skipped.
+//! that is lost, does not answer, or fetches without progress, is skipped.
 
 use std::{
     any::Any,
@@ -19,6 +19,7 @@ use std::{
     io::{self, Seek as _},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError, Weak,
+        atomic::Ordering::Relaxed,
         mpsc::{self, Sender},
     },
     time::{Duration, Instant},
@@ -31,7 +32,10 @@ use taskwork::{
 };
 use tokio::runtime::Handle;
 
-use super::{RESOURCE_BYTES_MAX, Resource, Resources, cache::LocalFile};
+use super::{
+    RESOURCE_BYTES_MAX, Resource, Resources,
+    cache::{LocalFile, Progress},
+};
 use crate::store::Store;
 
 /// The maximum size of a message, in bytes.
@@ -42,6 +46,12 @@ const REPEAT: Duration = Duration::from_millis(100);
 
 /// The time without an answer, or without a part of a content, after which a node is skipped.
 const SILENCE: Duration = Duration::from_secs(5);
+
+/// The time without progress after which a node that is fetching a content is skipped.
+const STALL: Duration = Duration::from_secs(30);
+
+/// The time after which a node that is fetching a content is skipped: the largest one takes less at 20 MB/s.
+const COMING_MAX: Duration = Duration::from_secs(3600);
 
 /// A message between nodes. It may be lost or repeated.
 #[derive(Debug, Serialize, Deserialize)]
@@ -56,8 +66,8 @@ enum Message {
 pub(super) enum Answer {
     /// The node offers this number of bytes.
     Has(u64),
-    /// The node is fetching it.
-    Coming,
+    /// The node is fetching it, with this progress in bytes.
+    Coming(u64),
     /// The node cannot fetch it now.
     Lacks,
 }
@@ -192,9 +202,14 @@ impl Peers {
     ///
     /// # Errors
     /// If the file cannot be emptied.
-    pub(super) fn fetch(&self, resource: &Resource, mut file: &File) -> io::Result<Option<u64>> {
+    pub(super) fn fetch(
+        &self,
+        resource: &Resource,
+        mut file: &File,
+        progress: &Progress,
+    ) -> io::Result<Option<u64>> {
         for (node, is_before) in self.order(&resource.digest) {
-            let found = self.ask(node, resource, is_before);
+            let found = self.ask(node, resource, is_before, progress);
             let Some(bytes) = found.filter(|bytes| *bytes <= RESOURCE_BYTES_MAX) else { continue };
             let Some(name) = name_of(resource, bytes) else { continue };
             match self.mesh.fetch(name, file.try_clone()?, node) {
@@ -219,30 +234,57 @@ impl Peers {
     }
 
     /// Waits until a node has a content, and returns its size, or `None` if the node does not get it.
-    fn ask(&self, node: NodeId, resource: &Resource, starts: bool) -> Option<u64> {
+    fn ask(&self, node: NodeId, resource: &Resource, starts: bool, progress: &Progress) -> Option<u64> {
         let (send, answers) = mpsc::channel();
         let key = (node, resource.digest.clone());
         self.state().asked.insert(key.clone(), send);
         let want = Message::Want { resources: self.resources.id, reference: resource.reference(), starts };
-        let mut heard = Instant::now();
-        let found = loop {
-            if !self.state().nodes.contains(&node) || heard.elapsed() >= SILENCE {
+        let mut patience = Patience::new(Instant::now());
+        let found = 'asked: loop {
+            if !self.state().nodes.contains(&node) || patience.is_over(Instant::now()) {
                 break None;
             }
             self.send(node, &want);
             let repeat = Instant::now() + REPEAT;
-            let mut next = || answers.recv_timeout(repeat.saturating_duration_since(Instant::now())).ok();
-            match std::iter::from_fn(&mut next)
-                .inspect(|_| heard = Instant::now())
-                .find(|it| *it != Answer::Coming)
-            {
-                Some(Answer::Has(bytes)) => break Some(bytes),
-                Some(_) => break None,
-                None => {}
+            while let Ok(answer) = answers.recv_timeout(repeat.saturating_duration_since(Instant::now())) {
+                match answer {
+                    Answer::Has(bytes) => break 'asked Some(bytes),
+                    Answer::Lacks => break 'asked None,
+                    Answer::Coming(bytes) => {
+                        patience.on_coming(bytes, Instant::now());
+                        progress.asked.store(bytes, Relaxed);
+                    }
+                }
             }
         };
         self.state().asked.remove(&key);
         found
+    }
+}
+
+/// The times that decide whether a node is still asked for a content.
+#[derive(Debug)]
+struct Patience {
+    started: Instant,
+    heard: Instant,
+    advanced: Instant,
+    bytes: u64,
+}
+
+impl Patience {
+    fn new(now: Instant) -> Self {
+        Self { started: now, heard: now, advanced: now, bytes: 0 }
+    }
+
+    fn on_coming(&mut self, bytes: u64, now: Instant) {
+        self.heard = now;
+        if bytes != self.bytes {
+            (self.bytes, self.advanced) = (bytes, now);
+        }
+    }
+
+    fn is_over(&self, now: Instant) -> bool {
+        now >= self.heard + SILENCE || now >= self.advanced + STALL || now >= self.started + COMING_MAX
     }
 }
 

@@ -50,17 +50,17 @@ impl Mesh for Link {
     }
 
     fn send(&self, to: NodeId, bytes: Vec<u8>) {
-        let is_last = {
+        let requests = {
             let mut stuck = self.net.stuck.lock().unwrap();
             let requests = stuck.as_mut().filter(|(node, _)| *node == to).map(|(_, requests)| requests);
             requests.map(|requests| {
                 *requests += 1;
-                *requests == 2
+                *requests
             })
         };
-        match (is_last, self.net.peers(to)) {
-            (Some(true), _) => self.net.lose(to),
-            (Some(false), Some(stuck)) => {
+        match (requests, self.net.peers(to)) {
+            (Some(2), _) => self.net.lose(to),
+            (Some(requests), Some(stuck)) => {
                 let config = bincode::config::standard();
                 let Ok((Message::Want { reference, .. }, _)) =
                     bincode::serde::decode_from_slice(&bytes, config)
@@ -68,7 +68,7 @@ impl Mesh for Link {
                     return;
                 };
                 let digest = Resource::parse(&reference).unwrap().digest;
-                stuck.send(self.node, &Message::Answer(digest, Answer::Coming));
+                stuck.send(self.node, &Message::Answer(digest, Answer::Coming(requests.into())));
             }
             (None, Some(peers)) => {
                 peers.on_event(&CompanionEvent::Message { from: self.node, bytes });
@@ -212,7 +212,7 @@ fn unavailable_store_of_one_node_is_not_waited_for() {
         case.faulty.next_reads(1);
         first.resources.share(&case.store, &case.resource, true).unwrap_err()
     });
-    assert_eq!(answers.next(), Some(Answer::Coming), "it starts to read the store");
+    assert_eq!(answers.next(), Some(Answer::Coming(0)), "it starts to read the store");
     assert!(answers.any(|answer| answer == Answer::Lacks));
 }
 
@@ -232,4 +232,38 @@ fn request_ends_when_the_node_leaves_the_job() {
         other.leave();
         assert_eq!(fetching.join().unwrap(), 1);
     });
+}
+
+#[test]
+fn node_that_fetches_without_progress_is_skipped() {
+    let start = Instant::now();
+    let mut patience = Patience::new(start);
+    let mut skipped_after = |bytes: fn(u64) -> u64| {
+        let second = (1..10_000).find(|second| {
+            let now = start + Duration::from_secs(*second);
+            patience.on_coming(bytes(*second), now);
+            patience.is_over(now)
+        });
+        patience = Patience::new(start);
+        Duration::from_secs(second.unwrap())
+    };
+    assert_eq!(skipped_after(|_| 0), STALL);
+    assert_eq!(skipped_after(|second| second.min(100)), Duration::from_secs(100) + STALL);
+    assert_eq!(skipped_after(|second| second), COMING_MAX);
+    assert!(Patience::new(start).is_over(start + SILENCE), "without an answer");
+}
+
+#[test]
+fn node_that_waits_for_another_one_reports_the_progress_of_that() {
+    let case = Case::new(2);
+    let order = case.order();
+    let other = case.net.peers(order[1]).unwrap();
+    // It counts its requests as its progress.
+    *case.net.stuck.lock().unwrap() = Some((order[0], 1_000));
+    let mut answers = (0..30_000).map(|_| {
+        other.resources.wait(Duration::from_millis(1));
+        other.resources.share(&case.store, &case.resource, true).unwrap_err()
+    });
+    assert!(answers.any(|answer| matches!(answer, Answer::Coming(1_001..))));
+    other.leave();
 }
