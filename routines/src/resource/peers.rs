@@ -16,7 +16,7 @@ use std::{
     collections::{BTreeSet, HashMap},
     fmt,
     fs::File,
-    io::{self, Seek as _},
+    io::{self, ErrorKind, Seek as _},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError, Weak,
         atomic::Ordering::Relaxed,
@@ -28,7 +28,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 use taskwork::{
     NodeId,
-    companion::{CompanionContext, CompanionEvent, Messenger, ObjectName, Objects},
+    companion::{CompanionContext, CompanionEvent, FetchError, Messenger, ObjectName, Objects},
 };
 use tokio::runtime::Handle;
 
@@ -79,7 +79,7 @@ pub(super) trait Mesh: fmt::Debug + Send + Sync {
     /// Offers a file until the returned value is dropped.
     fn offer(&self, name: ObjectName, file: File) -> Box<dyn Any + Send>;
     /// Fetches a content into an empty file, and verifies it.
-    fn fetch(&self, name: ObjectName, file: File, from: NodeId) -> Result<(), String>;
+    fn fetch(&self, name: ObjectName, file: File, from: NodeId) -> io::Result<()>;
 }
 
 /// The other nodes of a job.
@@ -201,7 +201,7 @@ impl Peers {
     /// Returns its size.
     ///
     /// # Errors
-    /// If the file cannot be emptied.
+    /// If the disk is full, or the file cannot be emptied.
     pub(super) fn fetch(
         &self,
         resource: &Resource,
@@ -214,8 +214,10 @@ impl Peers {
             let Some(name) = name_of(resource, bytes) else { continue };
             match self.mesh.fetch(name, file.try_clone()?, node) {
                 Ok(()) => return Ok(Some(bytes)),
+                // Copies from the other nodes do not fit either.
+                Err(error) if error.kind() == ErrorKind::StorageFull => return Err(error),
                 Err(error) => {
-                    tracing::info!(name = resource.name, %node, error, "a resource cannot be copied from a node");
+                    tracing::info!(name = resource.name, %node, %error, "a resource cannot be copied from a node");
                     file.set_len(0)?;
                     file.rewind()?;
                 }
@@ -317,9 +319,12 @@ impl Mesh for JobMesh {
         Box::new(self.objects.offer_content(name, file))
     }
 
-    fn fetch(&self, name: ObjectName, file: File, from: NodeId) -> Result<(), String> {
+    fn fetch(&self, name: ObjectName, file: File, from: NodeId) -> io::Result<()> {
         let fetching = self.objects.fetch_to_file(name, file, move || vec![from], SILENCE);
-        self.runtime.block_on(fetching).map_err(|error| error.to_string())
+        self.runtime.block_on(fetching).map_err(|error| match error {
+            FetchError::Sink(error) => error,
+            error => io::Error::other(error),
+        })
     }
 }
 

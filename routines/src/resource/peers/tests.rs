@@ -22,6 +22,8 @@ struct Net {
     /// A node that sends half of each content, and one that sends other contents.
     halves: Mutex<Option<NodeId>>,
     wrong: Mutex<Option<NodeId>>,
+    /// Whether the disks are full, and the number of copies since then.
+    full: Mutex<Option<u32>>,
 }
 
 #[derive(Debug)]
@@ -82,22 +84,26 @@ impl Mesh for Link {
         Box::new(())
     }
 
-    fn fetch(&self, name: ObjectName, mut file: File, from: NodeId) -> Result<(), String> {
+    fn fetch(&self, name: ObjectName, mut file: File, from: NodeId) -> io::Result<()> {
         let mut content = Vec::new();
         let mut offers = self.net.offers.lock().unwrap();
-        let offered = offers.get_mut(&(from, name)).ok_or("it is not offered")?;
+        let offered = offers.get_mut(&(from, name)).ok_or_else(|| io::Error::other("it is not offered"))?;
         offered.rewind().unwrap();
         offered.read_to_end(&mut content).unwrap();
         if *self.net.halves.lock().unwrap() == Some(from) {
             file.write_all(&content[..content.len() / 2]).unwrap();
-            return Err("the connection was lost".to_owned());
+            return Err(io::Error::other("the connection was lost"));
+        }
+        if let Some(copies) = &mut *self.net.full.lock().unwrap() {
+            *copies += 1;
+            return Err(ErrorKind::StorageFull.into());
         }
         if *self.net.wrong.lock().unwrap() == Some(from) {
             content.reverse();
         }
         file.write_all(&content).unwrap();
         let is_named = *blake3::hash(&content).as_bytes() == name.hash();
-        is_named.then_some(()).ok_or_else(|| "another content".to_owned())
+        is_named.then_some(()).ok_or_else(|| io::Error::other("another content"))
     }
 }
 
@@ -200,6 +206,18 @@ fn content_that_is_cut_or_wrong_is_fetched_from_others() {
     assert_eq!(case.fetch(&order[..1]), 1);
     *case.net.wrong.lock().unwrap() = Some(order[0]);
     assert_eq!(case.fetch(&order[1..]), 1, "the store has the content");
+}
+
+#[test]
+fn full_disk_ends_the_fetch_with_the_first_copy() {
+    let case = Case::new(3);
+    let order = case.order();
+    assert_eq!(case.fetch(&order[..2]), 1);
+    *case.net.full.lock().unwrap() = Some(0);
+    let last = case.net.peers(order[2]).unwrap();
+    let reason = last.resources.wait_for(&case.store, &case.resource).unwrap_err();
+    assert!(reason.contains("the disk of the node is full"), "{reason}");
+    assert_eq!(*case.net.full.lock().unwrap(), Some(1));
 }
 
 #[test]
