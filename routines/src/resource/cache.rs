@@ -174,7 +174,7 @@ impl Resources {
         Self::bounded(folder, CACHE_BYTES_MAX)
     }
 
-    fn bounded(folder: &Path, bytes_max: u64) -> io::Result<Arc<Self>> {
+    pub(super) fn bounded(folder: &Path, bytes_max: u64) -> io::Result<Arc<Self>> {
         sweep(folder, PREFIX);
         let folder = WorkDir::within(folder, PREFIX)?;
         Ok(Arc::new(Self {
@@ -285,7 +285,13 @@ impl Resources {
         state.entries.insert(resource.digest.clone(), entry);
         state.make_room(self.bytes_max);
         drop(state);
+        self.peers().iter().for_each(|peers| peers.on_files_removed());
         self.changed.notify_all();
+    }
+
+    fn peers(&self) -> Vec<Arc<Peers>> {
+        let all = self.peers.lock().unwrap_or_else(PoisonError::into_inner);
+        all.iter().filter_map(Weak::upgrade).collect()
     }
 
     /// Fetches a file, or returns the reason why there is none.
@@ -300,8 +306,7 @@ impl Resources {
         let file = draft.as_file().try_clone()?;
         progress.file.get_or_init(|| file);
         let path = self.folder.path().join(&resource.digest);
-        let all: Vec<_> = self.peers.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        for peers in all.iter().filter_map(Weak::upgrade) {
+        for peers in self.peers() {
             if let Some(bytes) = peers.fetch(resource, draft.as_file(), progress)? {
                 draft.persist(&path)?;
                 return Ok(Ok(LocalFile { path, bytes }));

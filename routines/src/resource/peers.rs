@@ -100,6 +100,13 @@ struct State {
     offers: HashMap<String, (Weak<LocalFile>, Box<dyn Any + Send>)>,
 }
 
+impl State {
+    /// Ends the offers of files that were removed: an offer keeps the file open, and its space in use.
+    fn end_offers(&mut self) {
+        self.offers.retain(|_, (file, _)| file.strong_count() > 0);
+    }
+}
+
 impl Peers {
     /// Joins the nodes of a job, until it leaves them.
     pub(crate) fn join(cx: &CompanionContext, resources: &Arc<Resources>, store: &Store) -> Arc<Self> {
@@ -174,6 +181,10 @@ impl Peers {
         }
     }
 
+    pub(super) fn on_files_removed(&self) {
+        self.state().end_offers();
+    }
+
     fn send(&self, to: NodeId, message: &Message) {
         let encoded = bincode::serde::encode_to_vec(message, bincode::config::standard());
         self.mesh.send(to, encoded.expect("texts and numbers can be encoded"));
@@ -186,7 +197,7 @@ impl Peers {
             Err(answer) => return answer,
         };
         let mut state = self.state();
-        state.offers.retain(|_, (file, _)| file.strong_count() > 0);
+        state.end_offers();
         if !state.offers.contains_key(&resource.digest) {
             let (Some(name), Ok(content)) = (name_of(resource, file.bytes), File::open(&file.path)) else {
                 return Answer::Lacks;

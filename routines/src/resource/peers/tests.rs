@@ -32,6 +32,19 @@ struct Link {
     net: Arc<Net>,
 }
 
+/// An offer until this is dropped.
+#[derive(Debug)]
+struct Offered {
+    net: Arc<Net>,
+    key: (NodeId, ObjectName),
+}
+
+impl Drop for Offered {
+    fn drop(&mut self) {
+        self.net.offers.lock().unwrap().remove(&self.key);
+    }
+}
+
 impl Net {
     fn peers(&self, node: NodeId) -> Option<Arc<Peers>> {
         self.nodes.lock().unwrap().get(&node).cloned()
@@ -80,8 +93,9 @@ impl Mesh for Link {
     }
 
     fn offer(&self, name: ObjectName, file: File) -> Box<dyn Any + Send> {
-        self.net.offers.lock().unwrap().insert((self.node, name), file);
-        Box::new(())
+        let key = (self.node, name);
+        self.net.offers.lock().unwrap().insert(key, file);
+        Box::new(Offered { net: Arc::clone(&self.net), key })
     }
 
     fn fetch(&self, name: ObjectName, mut file: File, from: NodeId) -> io::Result<()> {
@@ -118,6 +132,9 @@ struct Case {
 
 const CONTENT: &str = "a content";
 
+/// The size of the files on a node, in bytes: one content.
+const FILES_BYTES_MAX: u64 = 10;
+
 impl Case {
     fn new(nodes: u64) -> Self {
         let faulty = Arc::<Faulty>::default();
@@ -127,7 +144,7 @@ impl Case {
         let (net, mut folders) = (Arc::<Net>::default(), Vec::new());
         for node in (0..nodes).map(NodeId) {
             let folder = tempdir().unwrap();
-            let resources = Resources::within(folder.path()).unwrap();
+            let resources = Resources::bounded(folder.path(), FILES_BYTES_MAX).unwrap();
             folders.push(folder);
             let link = Link { node, net: Arc::clone(&net) };
             net.nodes.lock().unwrap().insert(node, Peers::with(link, &resources, &store));
@@ -218,6 +235,22 @@ fn full_disk_ends_the_fetch_with_the_first_copy() {
     let reason = last.resources.wait_for(&case.store, &case.resource).unwrap_err();
     assert!(reason.contains("the disk of the node is full"), "{reason}");
     assert_eq!(*case.net.full.lock().unwrap(), Some(1));
+}
+
+#[test]
+fn offer_of_a_removed_file_ends_with_the_file() {
+    let case = Case::new(2);
+    let order = case.order();
+    case.fetch(&order);
+    let is_offered = || case.net.offers.lock().unwrap().keys().any(|(node, _)| *node == order[0]);
+    assert!(is_offered());
+    let other = put(&case.store, "other", "2 content");
+    let first = case.net.peers(order[0]).unwrap();
+    first.resources.wait_for(&case.store, &other).unwrap();
+    assert!((0..30_000).any(|_| {
+        first.resources.wait(Duration::from_millis(1));
+        !is_offered()
+    }));
 }
 
 #[test]
