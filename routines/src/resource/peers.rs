@@ -1,15 +1,16 @@
 //! Copies of resources from the other nodes of a job, so that the store is read about once for all of them.
 //!
 //! ```text
-//!   node ──want──▶ node before it in the order of this content ──▶ the nodes before that one, or the store
+//!   node ──want──▶ its parent in the tree of this content ──▶ the nodes before that one, or the store
 //!        ◀─coming, lacks or has─┘
 //!        ◀═══════ content ══════╡
 //! ```
 //!
-//! The nodes have an order for each content, by a hash. A node asks those before it, the first one first, which also fetches
-//! a content that it does not need itself. If none of them gets the content, it asks the later ones, which only answer whether
-//! they have it, and then reads the store. No node waits for the fetch of a later one, so no two wait for each other. A node
-//! that is lost, does not answer, or fetches without progress, is skipped.
+//! The nodes have an order for each content, by a hash, in which they form a tree, so that each node sends few copies. A node asks
+//! its parent, the nodes above that one, and then the others before itself, which also fetch a content that they do not need
+//! themselves. If none of them gets the content, it asks the later ones, which only answer whether they have it, and then reads
+//! the store. No node waits for the fetch of a later one, so no two wait for each other. A node that is lost, does not answer,
+//! or fetches without progress, is skipped.
 
 use std::{
     any::Any,
@@ -17,6 +18,7 @@ use std::{
     fmt,
     fs::File,
     io::{self, ErrorKind, Seek as _},
+    iter,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError, Weak,
         atomic::Ordering::Relaxed,
@@ -40,6 +42,9 @@ use crate::store::Store;
 
 /// The maximum size of a message, in bytes.
 const MESSAGE_BYTES_MAX: usize = 4 << 10;
+
+/// The maximum number of nodes that ask a node first: it can serve twice as many at a time.
+const CHILDREN_MAX: usize = 8;
 
 /// The interval of requests to a node that is fetching a content.
 const REPEAT: Duration = Duration::from_millis(100);
@@ -237,13 +242,18 @@ impl Peers {
         Ok(None)
     }
 
-    /// Returns the other nodes in the order of a content, each with whether it is before this one.
+    /// Returns the other nodes in the order of requests for a content, each with whether it is before this one.
     fn order(&self, digest: &str) -> Vec<(NodeId, bool)> {
-        let place = |node: NodeId| (*blake3::hash(format!("{digest} {node}").as_bytes()).as_bytes(), node);
-        let this = place(self.mesh.node());
-        let mut others: Vec<_> = self.state().nodes.iter().map(|node| place(*node)).collect();
-        others.sort_unstable();
-        others.into_iter().map(|other| (other.1, other < this)).collect()
+        let this = self.mesh.node();
+        let mut all: Vec<_> = self.state().nodes.iter().copied().chain([this]).collect();
+        all.sort_by_cached_key(|node| {
+            (*blake3::hash(format!("{digest} {node}").as_bytes()).as_bytes(), *node)
+        });
+        let place = all.iter().position(|node| *node == this).expect("it was added");
+        let parent = |place: &usize| place.checked_sub(1).map(|before| before / CHILDREN_MAX);
+        let above: Vec<_> = iter::successors(parent(&place), parent).collect();
+        let others = (0..all.len()).filter(|other| *other != place && !above.contains(other));
+        above.iter().copied().chain(others).map(|other| (all[other], other < place)).collect()
     }
 
     /// Waits until a node has a content, and returns its size, or `None` if the node does not get it.

@@ -318,3 +318,23 @@ fn node_that_waits_for_another_one_reports_the_progress_of_that() {
     assert!(answers.any(|answer| matches!(answer, Answer::Coming(1_001..))));
     other.leave();
 }
+
+#[test]
+fn each_node_is_asked_first_by_few_others() {
+    let case = Case::new(30);
+    let order = case.order();
+    let asked = |node: &NodeId| case.net.peers(*node).unwrap().order(&case.resource.digest);
+    let mut children = HashMap::new();
+    for (place, node) in order.iter().enumerate() {
+        let (others, before) = (asked(node), &order[..place]);
+        assert_eq!(others.len(), order.len() - 1);
+        assert!(others.iter().all(|(other, is_before)| before.contains(other) == *is_before), "{place}");
+        if place > 0 {
+            *children.entry(others[0].0).or_insert(0) += 1;
+            assert!(others[..place].iter().all(|other| other.1), "the nodes before it are the first ones");
+        }
+    }
+    assert!(children.values().all(|count| *count <= CHILDREN_MAX), "{children:?}");
+    assert_eq!(children.values().sum::<usize>(), order.len() - 1);
+    assert_eq!(case.fetch(&order[20..]), 1, "the store is read once");
+}
