@@ -295,8 +295,7 @@ impl Platform for OnWorld {
         let rooms = Arc::new(Rooms::new(&TransportLimits::default()));
         let peers = Arc::new(Peers::default());
         // Another thread would not use the run's virtual time.
-        let blocking = Blocking { bytes_min: usize::MAX };
-        let limits = TransportLimits { blocking, ..TransportLimits::default() };
+        let limits = TransportLimits { blocking: Blocking::Inline, ..TransportLimits::default() };
         let objects = Arc::new(BulkState::new(&limits));
         let inbox =
             Inbox { arrivals: sender, rooms, peers: Arc::clone(&peers), objects: Arc::clone(&objects) };

@@ -40,7 +40,7 @@ pub(crate) struct TransportLimits {
     pub(crate) bulk_fetched_max: usize,
     /// The timeout for the next bytes of an object, on both sides.
     pub(crate) bulk_progress: Duration,
-    /// The work on blocks of objects that runs on another thread.
+    /// The thread that reads, writes and hashes blocks of objects.
     pub(crate) blocking: Blocking,
     /// The maximum number of unread bytes of one connection.
     pub(crate) unread_bytes_max: u32,
@@ -91,7 +91,7 @@ impl Default for TransportLimits {
             bulk_served_max: 16,
             bulk_fetched_max: 8,
             bulk_progress: Duration::from_secs(10),
-            blocking: Blocking { bytes_min: 32 << 10 },
+            blocking: Blocking::Elsewhere,
             unread_bytes_max: 16 << 20,
             connections_max: 4,
             handshakes_max: 64,

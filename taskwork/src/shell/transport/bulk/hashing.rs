@@ -7,6 +7,9 @@ use tokio::task::{self, JoinError, JoinHandle};
 use super::{Blocking, ObjectHasher};
 use crate::wire::bulk::ObjectName;
 
+/// The size of a block from which on its hash takes longer than waking another thread, in bytes.
+const ELSEWHERE_BYTES_MIN: usize = 32 << 10;
+
 /// Computes the name of a content from its blocks. The hash is up to one block behind.
 pub(super) enum Hashing {
     Idle(Box<ObjectHasher>),
@@ -25,7 +28,7 @@ impl Hashing {
     /// If the runtime shuts down.
     pub(super) async fn add(&mut self, block: Bytes, blocking: Blocking) -> Result<(), JoinError> {
         let mut hasher = Box::new(self.settle().await?.clone());
-        *self = if blocking.is_elsewhere(block.len()) {
+        *self = if blocking == Blocking::Elsewhere && block.len() >= ELSEWHERE_BYTES_MIN {
             Self::Busy(task::spawn_blocking(move || {
                 hasher.add(&block);
                 hasher

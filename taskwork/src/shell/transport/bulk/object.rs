@@ -227,7 +227,7 @@ impl ObjectReader {
                         return Ok(None);
                     }
                     let (content, from) = (Arc::clone(content), *offset);
-                    let read = blocking.run(left, move || content.part(from, left)).await;
+                    let read = blocking.run(move || content.part(from, left)).await;
                     let read = read.map_err(|error| Never::Unreadable(error.to_string()))?;
                     if read.is_empty() || read.len() > left {
                         return Err(Never::Unreadable("its length does not match its name".to_owned()));
@@ -278,9 +278,11 @@ impl fmt::Debug for Content {
 
 #[cfg(test)]
 mod tests {
+    use std::thread;
+
     use super::*;
 
-    const BLOCKING: Blocking = Blocking { bytes_min: usize::MAX };
+    const BLOCKING: Blocking = Blocking::Inline;
 
     fn parts() -> Object {
         Object::new([&b"abc"[..], b"", b"defgh"].map(Bytes::from_static))
@@ -340,5 +342,22 @@ mod tests {
         for reading in readings {
             assert_eq!(rest(reading).await, Err(Never::Abandoned));
         }
+    }
+
+    /// A content whose bytes depend on the thread that reads it.
+    struct ReadsThread(thread::ThreadId);
+
+    impl ObjectContent for ReadsThread {
+        fn part(&self, _: u64, _: usize) -> io::Result<Vec<u8>> {
+            Ok(vec![u8::from(thread::current().id() == self.0)])
+        }
+    }
+
+    #[tokio::test]
+    async fn small_content_is_read_on_another_thread() {
+        let name = ObjectName { bytes: 1, ..parts().name() };
+        let object = Object::elsewhere(name, Arc::new(ReadsThread(thread::current().id())));
+        assert_eq!(rest(object.read_from(0, Blocking::Elsewhere)).await.unwrap(), [0]);
+        assert_eq!(rest(object.read_from(0, Blocking::Inline)).await.unwrap(), [1]);
     }
 }

@@ -66,7 +66,7 @@ impl FileSink {
 impl Sink for FileSink {
     async fn take(&mut self, bytes: Bytes) -> io::Result<()> {
         let (file, position, length) = (Arc::clone(&self.file), self.written, bytes.len());
-        self.blocking.run(length, move || file.write_all_at(&bytes, position)).await?;
+        self.blocking.run(move || file.write_all_at(&bytes, position)).await?;
         self.written += length as u64;
         Ok(())
     }
@@ -75,5 +75,40 @@ impl Sink for FileSink {
     async fn clear(&mut self) -> io::Result<()> {
         self.written = 0;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        pin::pin,
+        sync::mpsc,
+        task::{Context, Waker},
+    };
+
+    use tokio::{runtime, task};
+
+    use super::*;
+
+    #[test]
+    fn small_block_is_written_on_another_thread() {
+        let runtime = runtime::Builder::new_current_thread().max_blocking_threads(1).build().unwrap();
+        runtime.block_on(async {
+            // Occupies the other thread until the gate opens.
+            let (gate, closed) = mpsc::channel::<()>();
+            let occupied = task::spawn_blocking(move || closed.recv().is_err());
+            let file = tempfile::tempfile().unwrap();
+            let mut sink = FileSink::new(file.try_clone().unwrap(), Blocking::Elsewhere);
+            {
+                let mut taking = pin!(sink.take(Bytes::from_static(b"data")));
+                let polled = taking.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+                assert!(polled.is_pending());
+                assert_eq!(file.metadata().unwrap().len(), 0);
+                drop(gate);
+                taking.await.unwrap();
+            }
+            assert!(occupied.await.unwrap());
+            assert_eq!((sink.written, file.metadata().unwrap().len()), (4, 4));
+        });
     }
 }
