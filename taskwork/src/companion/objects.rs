@@ -29,7 +29,7 @@ use crate::id::NodeId;
 /// member of the same release that knows the name of an offered object can fetch it. A node that works on a job alone
 /// within one process has no other nodes: its fetches fail.
 ///
-/// A node serves 16 requests and fetches 8 objects at a time, for all its jobs; further fetches wait.
+/// A node serves 16 requests and fetches 8 objects at a time, for all its jobs; further transfers wait.
 ///
 /// ```
 /// use std::time::Duration;
@@ -172,8 +172,9 @@ impl Objects {
     ///
     /// `owners` is called in each round and returns the nodes to try, without this one. If one of them fails, the
     /// next one continues where it stopped. The fetch fails when a round has failed and no byte has been received for
-    /// `patience`. An unreachable node takes up to 3 s of a round, and one that stops sending 10 s. Before that, the
-    /// fetch waits until fewer than 8 others are in progress. Dropping the future stops the transfer.
+    /// `patience`. An unreachable node takes up to 3 s of a round, and one that stops sending 10 s. Before each
+    /// transfer, the fetch waits until fewer than 8 others are in progress; this wait does not count. Dropping the
+    /// future stops the transfer.
     ///
     /// # Errors
     /// The error of the last owner; [`FetchError::Over`] once the node's work on the job is over.

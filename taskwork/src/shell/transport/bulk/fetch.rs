@@ -53,7 +53,14 @@ impl<'a, S: Sink> Fetch<'a, S> {
         loop {
             for owner in owners() {
                 let before = self.got;
-                match self.fetch_rest(owner).await {
+                let waiting = Instant::now();
+                // Only during a transfer, whose steps have deadlines: a patient fetch of a missing object stops no
+                // other one.
+                let place = self.state.fetching.acquire().await.expect("it is never closed");
+                came += waiting.elapsed();
+                let fetched = self.fetch_rest(owner).await;
+                drop(place);
+                match fetched {
                     Ok(()) => return Ok(self.sink),
                     Err(error @ (FetchError::Sink(_) | FetchError::Over)) => return Err(error),
                     Err(error) => last = error,

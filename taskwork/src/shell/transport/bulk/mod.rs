@@ -96,7 +96,7 @@ pub(crate) struct BulkState {
     serving: Arc<Semaphore>,
     #[cfg(test)]
     served_max: usize,
-    /// Permits for fetching objects.
+    /// Permits for transfers from owners. A fetch that pauses between its rounds has none.
     fetching: Semaphore,
     /// The timeout for the next bytes of an object, on both sides.
     progress: Duration,
@@ -155,7 +155,7 @@ impl Bulk {
 
     /// Fetches an object into a sink, from each owner in turn; `owners` is called in each round. If one fails, the
     /// next one continues at the same offset. Fails when no byte has been received for `patience`, in addition to the
-    /// time that an owner takes to answer.
+    /// time that an owner takes to answer, and to the wait for a permit.
     ///
     /// # Errors
     /// The error of the last owner; the sink is dropped.
@@ -169,8 +169,6 @@ impl Bulk {
         owners: impl Fn() -> Vec<NodeId>,
         patience: Duration,
     ) -> Result<S, FetchError> {
-        // Fetches take a bounded time, so this wait does as well.
-        let _place = self.state.fetching.acquire().await.expect("it is never closed");
         Fetch::new(&*self.streams, &self.state, name, sink).run(owners, patience).await
     }
 

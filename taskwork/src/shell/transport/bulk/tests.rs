@@ -254,6 +254,28 @@ async fn fetches_of_one_node_share_a_connection_within_its_limits() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn patient_fetch_of_a_missing_object_does_not_stop_other_fetches() {
+    let limits = TransportLimits { bulk_fetched_max: 1, ..TransportLimits::default() };
+    let [owner, b] = test_nodes(&limits);
+    let (object, missing) = (Object::new([content(100)]), Object::new([content(101)]).name());
+    let _offer = bulk(&owner).offer(object.clone());
+    let (fetcher, node, (round, mut rounds)) = (bulk(&b), owner.node, mpsc::unbounded_channel());
+    let patient = tokio::spawn(async move {
+        let owners = || {
+            let _ = round.send(());
+            vec![node]
+        };
+        fetcher.fetch(missing, Vec::<Bytes>::new(), owners, 4 * SOON).await.map(drop)
+    });
+    for _ in 0..2 {
+        rounds.recv().await.unwrap();
+    }
+    assert!(fetch_from(&b, object.name(), &[&owner]).await.unwrap() == content(100));
+    assert!(!patient.is_finished());
+    patient.abort();
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn dropped_fetch_stops_the_owner() {
     let (a, b) = pair();
     let object = Object::new([content(32 * MIB)]);
