@@ -3,7 +3,7 @@
 use std::{
     fs,
     io::{self, Read as _, Seek as _},
-    sync::Arc,
+    sync::{Arc, Mutex, mpsc},
     thread,
     time::Duration,
 };
@@ -12,7 +12,7 @@ use tokio::{sync::Semaphore, time};
 
 use super::{
     super::{
-        TransportLimits,
+        TransportLimits, lock,
         tests::{SOON, TestNode, pair, until},
     },
     tests::{MIB, bulk, content, test_nodes},
@@ -87,6 +87,37 @@ async fn offered_bytes_and_files_arrive_in_memory_and_in_files() {
         in_time(fetcher.objects.fetch_to_file(name, file, || vec![NodeId(1)], Duration::ZERO)).await.unwrap();
         assert!(read_back(&target) == content, "{bytes} bytes of a file");
     }
+}
+
+/// A content whose reads hang until the sender of its gate is dropped.
+struct Hung(Mutex<mpsc::Receiver<()>>);
+
+impl ObjectContent for Hung {
+    fn part(&self, _: u64, _: usize) -> io::Result<Vec<u8>> {
+        let _ = lock(&self.0).recv();
+        Ok(vec![7; 10])
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn hung_read_keeps_its_slot_and_further_requests_are_rejected() {
+    let progress = Duration::from_secs(1);
+    let limits =
+        TransportLimits { bulk_served_max: 1, bulk_progress: progress, ..TransportLimits::default() };
+    let (a, b) = (TestNode::with(1, limits), TestNode::new(2));
+    a.knows(&b);
+    b.knows(&a);
+    let (owner, fetcher) = (companion(&a), companion(&b));
+    let ((gate, closed), name) = (mpsc::channel(), Object::new([vec![7; 10].into()]).name());
+    let _offer = owner.objects.offer_content(name, Hung(Mutex::new(closed)));
+    let fetch = || in_time(fetcher.objects.fetch(name, || vec![NodeId(1)], Duration::ZERO));
+    let first = fetch().await;
+    assert!(matches!(first, Err(FetchError::CutOff(_))), "{first:?}");
+    let second = fetch().await;
+    assert!(matches!(second, Err(FetchError::Busy)), "{second:?}");
+    drop(gate);
+    until("the slot is free", || owner.bulk.figures().served == 0).await;
+    assert!(fetch().await.unwrap() == [7; 10]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

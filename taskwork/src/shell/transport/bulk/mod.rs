@@ -125,7 +125,9 @@ pub(crate) struct Refusal(String);
 pub(crate) struct Serving {
     object: Object,
     pub(crate) reader: ObjectReader,
-    _place: OwnedSemaphorePermit,
+    /// Shared with reads on other threads: a read that hangs keeps its slot after the request has been given up, so
+    /// that such threads do not accumulate.
+    _place: Arc<OwnedSemaphorePermit>,
 }
 
 impl Bulk {
@@ -222,7 +224,8 @@ impl BulkState {
         let Ok(place) = Arc::clone(&self.serving).try_acquire_owned() else {
             return Ok((Answer::Busy, None));
         };
-        let reader = object.read_from(offset, self.blocking);
+        let place = Arc::new(place);
+        let reader = object.read_from(offset, self.blocking, &place);
         Ok((Answer::Here, Some(Serving { object, reader, _place: place })))
     }
 }

@@ -4,7 +4,7 @@
 use std::{collections::BTreeSet, fmt, io, sync::Arc};
 
 use bytes::Bytes;
-use tokio::sync::watch;
+use tokio::sync::{OwnedSemaphorePermit, watch};
 
 use super::{Blocking, ObjectContent, ObjectHasher, sink::Sink};
 use crate::{id::NodeId, wire::bulk::ObjectName};
@@ -69,6 +69,8 @@ pub(crate) enum ObjectReader {
         offset: u64,
         end: u64,
         blocking: Blocking,
+        /// The slot of the request, also during a read that outlives it.
+        place: Arc<OwnedSemaphorePermit>,
     },
 }
 
@@ -158,14 +160,19 @@ impl Object {
         let _ = takers.wait_for(|takers| takers.len() >= members).await;
     }
 
-    pub(super) fn read_from(&self, offset: u64, blocking: Blocking) -> ObjectReader {
+    pub(super) fn read_from(
+        &self,
+        offset: u64,
+        blocking: Blocking,
+        place: &Arc<OwnedSemaphorePermit>,
+    ) -> ObjectReader {
         match &self.content {
             Content::Memory(received) => {
                 ObjectReader::Memory { content: received.subscribe(), pieces: 0, passed: offset }
             }
             Content::Elsewhere(content) => {
-                let (content, end) = (Arc::clone(content), self.name.bytes);
-                ObjectReader::Elsewhere { content, block: Bytes::new(), offset, end, blocking }
+                let (content, end, place) = (Arc::clone(content), self.name.bytes, Arc::clone(place));
+                ObjectReader::Elsewhere { content, block: Bytes::new(), offset, end, blocking, place }
             }
         }
     }
@@ -220,14 +227,19 @@ impl ObjectReader {
             Self::Memory { content, pieces, passed } => {
                 next_received(content, (pieces, passed), bytes_max).await
             }
-            Self::Elsewhere { content, block, offset, end, blocking } => {
+            Self::Elsewhere { content, block, offset, end, blocking, place } => {
                 if block.is_empty() {
                     let left = usize::try_from(*end - *offset).unwrap_or(usize::MAX).min(BLOCK_BYTES);
                     if left == 0 {
                         return Ok(None);
                     }
-                    let (content, from) = (Arc::clone(content), *offset);
-                    let read = blocking.run(move || content.part(from, left)).await;
+                    let (content, from, place) = (Arc::clone(content), *offset, Arc::clone(place));
+                    let read = blocking.run(move || {
+                        let read = content.part(from, left);
+                        drop(place);
+                        read
+                    });
+                    let read = read.await;
                     let read = read.map_err(|error| Never::Unreadable(error.to_string()))?;
                     if read.is_empty() || read.len() > left {
                         return Err(Never::Unreadable("its length does not match its name".to_owned()));
@@ -280,12 +292,17 @@ impl fmt::Debug for Content {
 mod tests {
     use std::thread;
 
-    use super::*;
+    use tokio::sync::Semaphore;
 
-    const BLOCKING: Blocking = Blocking::Inline;
+    use super::*;
 
     fn parts() -> Object {
         Object::new([&b"abc"[..], b"", b"defgh"].map(Bytes::from_static))
+    }
+
+    fn reader(object: &Object, offset: u64, blocking: Blocking) -> ObjectReader {
+        let place = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
+        object.read_from(offset, blocking, &Arc::new(place))
     }
 
     async fn rest(mut reading: ObjectReader) -> Result<Vec<u8>, Never> {
@@ -312,14 +329,18 @@ mod tests {
         let object = parts();
         for offset in 0..=9 {
             let expected = b"abcdefgh".get(usize::try_from(offset).unwrap()..).unwrap_or_default();
-            assert_eq!(rest(object.read_from(offset, BLOCKING)).await.unwrap(), expected, "from {offset}");
+            assert_eq!(
+                rest(reader(&object, offset, Blocking::Inline)).await.unwrap(),
+                expected,
+                "from {offset}"
+            );
         }
     }
 
     #[tokio::test]
     async fn incomplete_object_is_read_as_data_arrives() {
         let filling = Object::to_be_filled(parts().name());
-        let mut reading = filling.object().read_from(2, BLOCKING);
+        let mut reading = reader(filling.object(), 2, Blocking::Inline);
         filling.add(Bytes::from_static(b"a"));
         filling.add(Bytes::from_static(b"bc"));
         assert_eq!(reading.next(9).await, Ok(Some(Bytes::from_static(b"c"))));
@@ -330,14 +351,14 @@ mod tests {
         assert_eq!(next, Ok(Some(Bytes::from_static(b"defgh"))));
         let object = filling.complete();
         assert_eq!(reading.next(9).await, Ok(None));
-        assert_eq!(rest(object.read_from(0, BLOCKING)).await.unwrap(), b"abcdefgh");
+        assert_eq!(rest(reader(&object, 0, Blocking::Inline)).await.unwrap(), b"abcdefgh");
     }
 
     #[tokio::test]
     async fn readers_of_an_abandoned_object_get_an_error() {
         let filling = Object::to_be_filled(parts().name());
         filling.add(Bytes::from_static(b"a"));
-        let readings = [0, 5].map(|offset| filling.object().read_from(offset, BLOCKING));
+        let readings = [0, 5].map(|offset| reader(filling.object(), offset, Blocking::Inline));
         drop(filling);
         for reading in readings {
             assert_eq!(rest(reading).await, Err(Never::Abandoned));
@@ -357,7 +378,7 @@ mod tests {
     async fn small_content_is_read_on_another_thread() {
         let name = ObjectName { bytes: 1, ..parts().name() };
         let object = Object::elsewhere(name, Arc::new(ReadsThread(thread::current().id())));
-        assert_eq!(rest(object.read_from(0, Blocking::Elsewhere)).await.unwrap(), [0]);
-        assert_eq!(rest(object.read_from(0, Blocking::Inline)).await.unwrap(), [1]);
+        assert_eq!(rest(reader(&object, 0, Blocking::Elsewhere)).await.unwrap(), [0]);
+        assert_eq!(rest(reader(&object, 0, Blocking::Inline)).await.unwrap(), [1]);
     }
 }
