@@ -190,6 +190,9 @@ impl Objects {
     /// Fetches an object into a file, which is empty and open for writing, and verifies the content. Otherwise as
     /// [`fetch`](Self::fetch). The file is not synced.
     ///
+    /// Use a new file for each fetch, and remove it if the fetch is dropped or fails: one more block may be written to
+    /// it afterwards, on another thread.
+    ///
     /// # Errors
     /// As [`fetch`](Self::fetch); [`FetchError::Sink`] if the file cannot be written. The file then has an incomplete
     /// content.

@@ -48,7 +48,8 @@ impl Sink for Vec<Bytes> {
     }
 }
 
-/// Writes the content to a file, from its beginning.
+/// Writes the content to a file, from its beginning. If [`take`](Sink::take) is dropped, its block may still be written
+/// later.
 #[derive(Debug)]
 pub(crate) struct FileSink {
     file: Arc<fs::File>,
