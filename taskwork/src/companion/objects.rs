@@ -152,7 +152,7 @@ impl Objects {
     }
 
     /// Offers a file, which must not change until the offer is dropped. Reads it once on this thread to compute its hash;
-    /// its content is in memory only in parts.
+    /// its content is in memory only in parts. Each offer keeps a file descriptor.
     ///
     /// # Errors
     /// If it cannot be read.

@@ -89,6 +89,24 @@ async fn offered_bytes_and_files_arrive_in_memory_and_in_files() {
     }
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn unreadable_offer_does_not_shadow_a_good_one_of_the_same_name() {
+    let (a, b) = pair();
+    let (owner, fetcher) = (companion(&a), companion(&b));
+    let content = content(MIB);
+    let name = Object::new([content.clone()]).name();
+    let fetch = || in_time(fetcher.objects.fetch(name, || vec![NodeId(1)], Duration::ZERO));
+    let unreadable = Gated { content: content.to_vec(), allowed: Arc::new(Semaphore::new(0)) };
+    let _unreadable = owner.objects.offer_content(name, unreadable);
+    let in_file = owner.objects.offer_file(written(&content).path()).unwrap();
+    let first = fetch().await;
+    assert!(matches!(first, Err(FetchError::CutOff(_))), "{:?}", first.map(|content| content.len()));
+    assert!(fetch().await.unwrap() == content, "from the file");
+    drop(in_file);
+    let _in_memory = owner.objects.offer(content.to_vec());
+    assert!(fetch().await.unwrap() == content, "from memory");
+}
+
 /// A content whose reads hang until the sender of its gate is dropped.
 struct Hung(Mutex<mpsc::Receiver<()>>);
 

@@ -135,6 +135,10 @@ impl Object {
         }
     }
 
+    pub(super) fn is_in_memory(&self) -> bool {
+        matches!(self.content, Content::Memory(_))
+    }
+
     /// Returns whether both are clones of the same object.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.takers, &other.takers)

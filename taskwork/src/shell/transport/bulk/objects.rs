@@ -30,12 +30,19 @@ impl Objects {
         Offer { objects: Arc::clone(self), object }
     }
 
-    /// Returns an offered object: preferably a complete one, never one that has failed.
+    /// Returns an offered object, never one that has failed: a complete one before an incomplete one, and one in memory
+    /// before one elsewhere, since a content elsewhere is not verified and may be unreadable.
     pub(super) fn get(&self, name: ObjectName) -> Option<Object> {
         let objects = lock(&self.0);
-        let offered = || objects.get(&name).into_iter().flatten();
-        let complete = offered().find(|object| object.stage() == Stage::Complete);
-        complete.or_else(|| offered().find(|object| object.stage() == Stage::Coming)).cloned()
+        let offered = objects.get(&name)?.iter().filter(|object| object.stage() != Stage::Failed);
+        offered.min_by_key(|object| (object.stage() != Stage::Complete, !object.is_in_memory())).cloned()
+    }
+
+    /// Moves the offers of an object behind the others of its name, because it could not be read.
+    pub(super) fn move_back(&self, object: &Object) {
+        if let Some(offered) = lock(&self.0).get_mut(&object.name()) {
+            offered.sort_by_key(|other| other.is_same(object));
+        }
     }
 }
 
@@ -44,7 +51,7 @@ impl Drop for Offer {
         let mut objects = lock(&self.objects.0);
         if let Some(offered) = objects.get_mut(&self.object.name()) {
             if let Some(place) = offered.iter().position(|object| object.is_same(&self.object)) {
-                offered.swap_remove(place);
+                offered.remove(place);
             }
             if offered.is_empty() {
                 objects.remove(&self.object.name());
@@ -86,5 +93,23 @@ mod tests {
         assert_eq!(stage(), Some(Stage::Coming));
         let _whole = objects.offer(whole.clone());
         assert_eq!(stage(), Some(Stage::Complete));
+    }
+
+    #[test]
+    fn offer_in_memory_is_preferred_and_an_unreadable_one_moved_back() {
+        let (objects, memory) = (Arc::<Objects>::default(), Object::new([Bytes::from_static(b"data")]));
+        let files = || Object::elsewhere(memory.name(), Arc::new(tempfile::tempfile().unwrap()));
+        let (first, second, third) = (files(), files(), files());
+        let _first = objects.offer(first.clone());
+        let third_offer = objects.offer(third);
+        let _second = objects.offer(second.clone());
+        let memory_offer = objects.offer(memory.clone());
+        assert!(objects.get(memory.name()).unwrap().is_same(&memory));
+        drop(memory_offer);
+        assert!(objects.get(memory.name()).unwrap().is_same(&first));
+        objects.move_back(&first);
+        // The order of the others is kept.
+        drop(third_offer);
+        assert!(objects.get(memory.name()).unwrap().is_same(&second));
     }
 }

@@ -46,7 +46,11 @@ async fn answered(
     let Some(mut serving) = serving else {
         return stream.finish().map_err(Refusal::because);
     };
-    while let Some(slice) = in_time(hub, serving.reader.next(PIECE_BYTES)).await? {
+    loop {
+        let read = in_time(hub, serving.reader.next(PIECE_BYTES)).await;
+        // The next request is served from another offer of this object, if there is one.
+        let read = read.inspect_err(|_| hub.bulk.objects.move_back(&serving.object));
+        let Some(slice) = read? else { break };
         let bytes = slice.len() as u64;
         in_time(hub, stream.write_chunk(slice)).await?;
         hub.bulk.sent.fetch_add(bytes, Relaxed);
