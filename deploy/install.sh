@@ -43,6 +43,14 @@ case $(uname -s)-$(uname -m) in
     *) fail "no release has programs for $(uname -s) on $(uname -m): build them from their source" ;;
 esac
 
+tools="find grep mktemp sha256sum tar"
+test -z "$signers" || tools="$tools ssh-keygen"
+for tool in $tools; do
+    command -v "$tool" > /dev/null || fail "$tool is missing: install it"
+done
+
+# All users may read the folders, also if root's files are private.
+umask 022
 # On the same file system as the programs, so that each file appears complete under its name.
 mkdir -p "$prefix" || fail "$prefix cannot be created: use --prefix, or run this as root"
 work=$(mktemp -d "$prefix/.install.XXXXXX") || fail "$prefix cannot be written: use --prefix, or run this as root"
@@ -80,12 +88,17 @@ get "$archive" || fail "$from has no $archive"
     fail "the checksum of $from/$archive is wrong: get it again"
 top=$work/${archive%-"$machine".tar.gz}
 tar -xzf "$work/$archive" -C "$work" || fail "$from/$archive cannot be unpacked to $work"
-(cd "$top" && find . -type d) | while read -r folder; do
-    mkdir -p "$prefix/$folder" || exit 1
-done || fail "the folders cannot be created in $prefix"
-(cd "$top" && find . -type f) | while read -r file; do
-    mv -f "$top/$file" "$prefix/$file" || exit 1
-done || fail "the files cannot be written to $prefix"
+# In files: a pipe would hide a failure of find.
+for kind in d f; do
+    (cd "$top" && find . -type "$kind") > "$work/$kind" || fail "the files of $from/$archive cannot be listed"
+done
+test -s "$work/f" || fail "$from/$archive contains no files: get it again"
+while read -r folder; do
+    mkdir -p "$prefix/$folder" || fail "$prefix/$folder cannot be created"
+done < "$work/d"
+while read -r file; do
+    mv -f "$top/$file" "$prefix/$file" || fail "$prefix/$file cannot be written"
+done < "$work/f"
 echo "installed ${top##*/} in $prefix"
 case :$PATH: in
     *:"$prefix/bin":*) ;;

@@ -2,7 +2,8 @@
 
 use std::{
     fs,
-    path::Path,
+    os::unix::fs::PermissionsExt as _,
+    path::{Path, PathBuf},
     process::{Command, Output},
 };
 
@@ -34,12 +35,20 @@ fn release() -> TempDir {
     folder
 }
 
+fn script() -> PathBuf {
+    workspace::root().canonicalize().unwrap().join("deploy/install.sh")
+}
+
+/// Returns the command that runs the script on the release in a folder.
+fn command(folder: &Path) -> Command {
+    let mut install = Command::new("/bin/sh");
+    install.arg(script()).args(["--from", "out", "--prefix", "prefix"]).current_dir(folder);
+    install
+}
+
 /// Runs the script on the release in a folder.
 fn install(folder: &Path, arguments: &[&str]) -> Output {
-    let script = workspace::root().canonicalize().unwrap().join("deploy/install.sh");
-    let mut install = Command::new("sh");
-    install.arg(script).args(["--from", "out", "--prefix", "prefix"]).args(arguments);
-    install.current_dir(folder).output().unwrap()
+    command(folder).args(arguments).output().unwrap()
 }
 
 fn said(output: &Output) -> String {
@@ -113,4 +122,44 @@ fn install_reports_wrong_usage() {
     }
     let output = install(folder.path(), &["--from", "none"]);
     assert!(said(&output).contains("none has no SHA256SUMS"), "{}", said(&output));
+}
+
+#[test]
+fn install_without_a_tool_names_it_and_installs_nothing() {
+    for tool in ["find", "sha256sum"] {
+        let folder = release();
+        let others = "cat cp dirname find grep gzip id mkdir mktemp mv rm sha256sum tar uname";
+        let link = format!(
+            "mkdir tools; for tool in {others}; do ln -s \"$(command -v $tool)\" tools; done; rm tools/{tool}"
+        );
+        shell(folder.path(), &link);
+        let output = command(folder.path()).env("PATH", folder.path().join("tools")).output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+        assert!(said(&output).contains(&format!("{tool} is missing: install it")), "{}", said(&output));
+        assert!(!folder.path().join("prefix").exists());
+    }
+}
+
+#[test]
+fn install_fails_if_files_cannot_be_listed_or_there_are_none() {
+    for (find, message) in [("exit 1", "cannot be listed"), ("exit 0", "contains no files")] {
+        let folder = release();
+        fs::create_dir(folder.path().join("tools")).unwrap();
+        scripts::write(&folder.path().join("tools/find"), find);
+        let path = format!("{}:{}", folder.path().join("tools").display(), std::env::var("PATH").unwrap());
+        let output = command(folder.path()).env("PATH", path).output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+        assert!(said(&output).contains(message), "{}", said(&output));
+    }
+}
+
+#[test]
+fn install_under_private_umask_creates_folders_for_all_users() {
+    let folder = release();
+    let line = format!("umask 077; exec sh {} --from out --prefix prefix", script().display());
+    shell(folder.path(), &line);
+    for name in ["prefix", "prefix/bin", "prefix/share/man"] {
+        let mode = fs::metadata(folder.path().join(name)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o755, "{name}");
+    }
 }
