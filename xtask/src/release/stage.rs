@@ -275,6 +275,9 @@ esac";
         {
             assert!(deb.contains(&format!(" ./{name}\n")), "{name}: {deb}");
         }
+        let is_executable =
+            |line: &str| line.starts_with("-rwxr-xr-x ") && line.ends_with("/deploy/scale/aws.sh");
+        assert!(deb.lines().any(is_executable), "{deb}");
         let script = output(&one.0, "dpkg-deb", &["--info", "taskwork_0.1.0_arm64.deb", "prerm"]);
         assert!(
             script.contains("taskwork-node@*.service") && script.contains("taskwork-dashboard.service"),
@@ -286,6 +289,17 @@ esac";
     fn links(text: &str) -> impl Iterator<Item = &str> {
         let targets = text.split("](").skip(1).filter_map(|rest| rest.split([')', '#', ' ']).next());
         targets.filter(|target| !target.is_empty() && !target.contains("://"))
+    }
+
+    /// The manifest of `taskwork-operator` has the patterns `*.sh`, `*[!h]` and `*[!s]h`.
+    #[test]
+    fn documents_match_a_pattern_of_the_packages() {
+        let listed = output(&workspace::root(), "git", &[&["ls-files"], &DOCUMENTS[..]].concat());
+        let missing: Vec<_> = listed
+            .lines()
+            .filter(|name| name.ends_with("sh") && name.strip_suffix(".sh").is_none())
+            .collect();
+        assert!(missing.is_empty(), "{missing:#?}");
     }
 
     #[test]

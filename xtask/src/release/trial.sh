@@ -21,6 +21,8 @@ for program in flow taskwork tsp; do
     case $shown in *"$commit"*) ;; *) fail "$program --version does not print the commit $commit: $shown" ;; esac
 done
 "$work/prefix/bin/routines" --version
+script=share/doc/taskwork/deploy/scale/aws.sh
+test -x "$work/prefix/$script" || fail "$script is not executable in the archive"
 
 echo "trying the packages for RPM"
 mkdir "$work/rpm"
@@ -30,6 +32,7 @@ for program in flow routines taskwork tsp; do
     # Without any other file, so no library.
     chroot "$work/rpm" "/usr/bin/$program" --version
 done
+test -x "$work/rpm/usr/$script" || fail "$script is not executable in the package for RPM"
 
 echo "trying the packages for Debian"
 debs=$(ls ./*_"$(dpkg --print-architecture)".deb)
@@ -37,6 +40,9 @@ debs=$(ls ./*_"$(dpkg --print-architecture)".deb)
 suppressed=statically-linked-binary,no-changelog,copyright-not-using-common-license-for-apache2
 # shellcheck disable=SC2086 # Names without blanks.
 lintian --allow-root --fail-on error --suppress-tags "$suppressed" $debs
+# A system may be configured to install no documents.
+dpkg-deb --contents ./taskwork_*_"$(dpkg --print-architecture)".deb | grep -q "^-rwxr-xr-x .* ./usr/$script\$" ||
+    fail "$script is not executable in the package for Debian"
 mkdir "$work/given" "$work/copy"
 # shellcheck disable=SC2086
 cp $debs "$work/given"
