@@ -1,22 +1,24 @@
 //! The critical path of a program: the chain of dependent calls with the longest run time. The program cannot be
 //! faster than this chain, however many workers it has.
 
-use std::collections::HashMap;
+use std::{cmp::Reverse, collections::HashMap};
 
 use serde::Serialize;
 use taskwork::display::{Column, Field, JobDisplay, Row, Table, Unit};
 
 use crate::{Observation, Span};
 
-/// The maximum number of steps in a display. The longest ones are kept.
+/// The maximum number of steps, which bounds the size of displays and documents. The longest ones are kept.
 const STEPS_MAX: usize = 100;
 
 /// The chain of dependent calls with the longest run time.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct CriticalPath {
-    /// Its calls, each of which reads an output of the one before.
+    /// Its calls, each of which reads an output of the one before: at most 100, those with the longest run times.
     pub steps: Vec<PathStep>,
-    /// The sum of their run times, in microseconds.
+    /// The number of its other calls.
+    pub omitted: u64,
+    /// The sum of the run times of all its calls, in microseconds.
     pub run_us: u64,
 }
 
@@ -77,7 +79,8 @@ impl Observation {
             next = before[at];
         }
         steps.reverse();
-        Some(CriticalPath { steps, run_us: run_us_of_all })
+        let (steps, omitted) = longest(&steps);
+        Some(CriticalPath { steps, omitted, run_us: run_us_of_all })
     }
 }
 
@@ -98,9 +101,6 @@ impl CriticalPath {
             Column::new("delay_s", "delay", Unit::Seconds),
             Column::new("share", "share", Unit::Share),
         ];
-        let mut lengths: Vec<u64> = self.steps.iter().map(|step| step.run_us).collect();
-        lengths.sort_unstable_by(|a, b| b.cmp(a));
-        let least_us = lengths.get(STEPS_MAX).map_or(0, |longest_omitted| longest_omitted + 1);
         let row = |step: &PathStep| {
             Row::new()
                 .with("call", step.call.to_string().as_str())
@@ -110,11 +110,21 @@ impl CriticalPath {
                 .with("delay_s", seconds(step.delay_us))
                 .with("share", step.run_us as f64 / self.run_us.max(1) as f64)
         };
-        let rows = self.steps.iter().filter(|step| step.run_us >= least_us).map(row);
-        let mut table = rows.fold(Table::new("critical_path", "Critical path", columns), Table::row);
-        table.omitted = (self.steps.len() - table.rows.len()) as u64;
+        let empty = Table::new("critical_path", "Critical path", columns);
+        let mut table = self.steps.iter().map(row).fold(empty, Table::row);
+        table.omitted = self.omitted;
         table
     }
+}
+
+/// Returns the longest steps in their order, and the number of the others.
+fn longest(steps: &[PathStep]) -> (Vec<PathStep>, u64) {
+    let mut kept: Vec<usize> = (0..steps.len()).collect();
+    kept.sort_by_key(|at| Reverse(steps[*at].run_us));
+    kept.truncate(STEPS_MAX);
+    kept.sort_unstable();
+    let omitted = (steps.len() - kept.len()) as u64;
+    (kept.into_iter().map(|at| steps[at].clone()).collect(), omitted)
 }
 
 fn seconds(us: u64) -> f64 {
@@ -123,7 +133,7 @@ fn seconds(us: u64) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::STEPS_MAX;
+    use super::{CriticalPath, STEPS_MAX};
     use crate::{Call, Calls, Observation, Span, State, Trace};
 
     /// Returns calls with these run times and reads.
@@ -171,13 +181,30 @@ mod tests {
         assert_eq!(self::observed(&[], &[]).critical_path().map(|path| path.steps.len()), Some(0));
     }
 
-    #[test]
-    fn critical_path_table_keeps_the_longest_steps() {
-        let calls = u32::try_from(2 * STEPS_MAX).unwrap();
-        let run_us: Vec<u64> = (1..=calls.into()).collect();
+    /// Returns the critical path of a chain of calls.
+    fn chain(run_us: &[u64]) -> CriticalPath {
+        let calls = u32::try_from(run_us.len()).unwrap();
         let reads: Vec<_> = (1..calls).map(|at| (at - 1, at)).collect();
-        let table = observed(&run_us, &reads).critical_path().unwrap().table();
+        observed(run_us, &reads).critical_path().unwrap()
+    }
+
+    #[test]
+    fn critical_path_keeps_the_longest_steps() {
+        let run_us: Vec<u64> = (1..=2 * STEPS_MAX as u64).collect();
+        let path = chain(&run_us);
+        assert_eq!((path.steps.len(), path.omitted), (STEPS_MAX, STEPS_MAX as u64));
+        assert_eq!(path.run_us, run_us.iter().sum::<u64>());
+        let table = path.table();
         assert_eq!((table.rows.len(), table.omitted), (STEPS_MAX, STEPS_MAX as u64));
         assert!(table.to_string().lines().nth(1).unwrap().starts_with("100 "), "{table}");
+    }
+
+    #[test]
+    fn critical_path_of_many_equal_calls_is_a_small_document() {
+        let path = chain(&vec![7; 20_000]);
+        assert_eq!((path.steps.len(), path.omitted, path.run_us), (STEPS_MAX, 19_900, 140_000));
+        assert!(path.steps.is_sorted_by_key(|step| step.call));
+        let bytes = serde_json::to_vec(&path).unwrap().len();
+        assert!(bytes < 16 << 10, "{bytes} bytes");
     }
 }
