@@ -188,6 +188,11 @@ impl View {
         self.jobs.get(id).map(Shown::job)
     }
 
+    /// Returns a job as a whole as of the last tick; `None` if no job has this id.
+    pub fn about(&self, id: &str) -> Option<Frozen<JobAbout>> {
+        self.jobs.get(id).map(|job| job.about.1.clone())
+    }
+
     /// Returns a member as of the last tick; `None` if no member has this name.
     pub fn member(&self, name: &str) -> Option<Frozen<MemberNow>> {
         self.members.get(name).cloned()

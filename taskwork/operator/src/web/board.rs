@@ -14,7 +14,7 @@ use std::{
 use axum::body::Bytes;
 use serde::Serialize;
 use serde_json::{Value, json};
-use taskwork::view::{Content, Delta, Event, Snapshot, View};
+use taskwork::view::{Content, Delta, Event, Frozen, JobAbout, Snapshot, View};
 use tokio::sync::mpsc;
 
 use super::{detail, server::Deadline, topics::Topics};
@@ -189,6 +189,11 @@ impl Board {
             source: if is_live { "live" } else { "replay" },
             snapshot: &snapshot,
         })
+    }
+
+    /// Returns a job as a whole; `None` if the job does not exist.
+    pub(super) fn about(&self, id: &str) -> Option<Frozen<JobAbout>> {
+        self.shown().view.about(id)
     }
 
     /// Returns the details of a job as JSON; `None` if the job does not exist.

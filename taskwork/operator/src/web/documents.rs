@@ -12,8 +12,11 @@ use axum::{
     response::Response,
     routing::get,
 };
-use serde_json::{Value, json};
-use taskwork::{Client, JobId, display::Document};
+use serde_json::json;
+use taskwork::{
+    Client, JobId,
+    display::{Document, Offer},
+};
 use taskwork_cli::command::job_id;
 use tokio::sync::Semaphore;
 
@@ -76,18 +79,17 @@ async fn document(
     let mut parameters = form_urlencoded::parse(query.as_bytes());
     let about = parameters.find_map(|(name, value)| (name == "about").then(|| value.into_owned()));
     let missing = |what: &str| Refusal(StatusCode::NOT_FOUND, what.to_owned());
-    let job = desk.board.job(&id).ok_or_else(|| missing("there is no such job"))?;
-    let offers = &job["job"]["about"]["display"]["documents"];
-    let is_it =
-        |offer: &&Value| offer["name"] == name.as_str() && offer["argument"].is_null() == about.is_none();
-    if offers.as_array().and_then(|offers| offers.iter().find(is_it)).is_none() {
-        return Err(missing("the job offers no such document, or it is over"));
-    }
-    let id = job_id(&id).map_err(|_| missing("there is no such job"))?;
+    // First, so that requests over the limit do not use the board.
     let Ok(_free) = desk.free.try_acquire() else {
         let why = "other documents are being made: try again in some seconds".to_owned();
         return Err(Refusal(StatusCode::SERVICE_UNAVAILABLE, why));
     };
+    let job = desk.board.about(&id).ok_or_else(|| missing("there is no such job"))?;
+    let is_it = |offer: &Offer| offer.name == name && offer.argument.is_none() == about.is_none();
+    if !job.display.iter().any(|display| display.documents.iter().any(is_it)) {
+        return Err(missing("the job offers no such document, or it is over"));
+    }
+    let id = job_id(&id).map_err(|_| missing("there is no such job"))?;
     let made = desk.library.document(&id, &name, about.as_deref()).await;
     let made = made.map_err(|Failed { status, why }| Refusal(status, why))?;
     Ok(json(json!({ "format": made.format, "content": made.into_text() }).to_string()))

@@ -1,12 +1,13 @@
 //! Documents of jobs on request.
 
-use std::pin::Pin;
+use std::{pin::Pin, sync::mpsc, thread};
 
 use axum::http::StatusCode;
 use taskwork::{
     JobId,
     display::{Document, Format},
 };
+use tokio::sync::Semaphore;
 
 use super::*;
 use crate::web::{actions::Failed, documents::Library};
@@ -27,6 +28,27 @@ impl Library for Fake {
                 "call" => Ok(Document::new(Format::Text, text)),
                 _ => Err(Failed { status: StatusCode::CONFLICT, why: "it was not recorded".to_owned() }),
             }
+        })
+    }
+}
+
+/// A library whose documents are complete once a permit is free; it reports each request.
+struct Slow {
+    requested: mpsc::Sender<()>,
+    finish: Semaphore,
+}
+
+impl Library for Slow {
+    fn document<'a>(
+        &'a self,
+        _: &'a JobId,
+        _: &'a str,
+        _: Option<&'a str>,
+    ) -> Pin<Box<dyn Future<Output = Result<Document, Failed>> + Send + 'a>> {
+        Box::pin(async move {
+            self.requested.send(()).unwrap();
+            self.finish.acquire().await.unwrap().forget();
+            Ok(Document::new(Format::Text, String::new()))
         })
     }
 }
@@ -65,6 +87,23 @@ fn offered_documents_are_requested_and_others_refused() {
         assert_eq!(server.get(&path(rest)).status(), 404, "{rest}");
     }
     assert_eq!(server.get("/api/job/j-0000000009/document/call?about=1").status(), 404);
+}
+
+#[test]
+fn request_over_the_limit_is_refused_before_its_job_is_read() {
+    let (requested, requests) = mpsc::channel();
+    let library = Arc::new(Slow { requested, finish: Semaphore::new(0) });
+    let server = Server::start_with(board(), &[], |site| site.with_library(library.clone()));
+    let path = format!("/api/job/{JOB}/document/call?about=12");
+    thread::scope(|scope| {
+        let made = [(); 2].map(|()| scope.spawn(|| server.get(&path).status()));
+        for _ in 0..2 {
+            requests.recv_timeout(SOON).unwrap();
+        }
+        assert_eq!(server.get("/api/job/j-0000000009/document/call?about=1").status(), 503);
+        library.finish.add_permits(2);
+        assert_eq!(made.map(|made| made.join().unwrap()), [200, 200]);
+    });
 }
 
 #[test]
