@@ -12,6 +12,9 @@ use crate::{
     ids::{Argument, CallId, VersionId},
 };
 
+/// The maximum number of turns in which the members carry out actions before another call completes.
+const TURNS_MAX: usize = 10_000;
+
 impl Run {
     pub(super) fn put(&mut self, member: Member, version: VersionId, value: (u64, Mark)) {
         self.stores.get_mut(&member).expect("it is there").insert(version, value);
@@ -49,11 +52,16 @@ impl Run {
     /// Carries out all actions of the graph, and checks that they are possible.
     pub(super) fn perform(&mut self) {
         for turn in 0.. {
+            // The program has ended with its member, and continues after a restart.
+            if turn > 0 && !self.stores.contains_key(&Member::HERE) {
+                return;
+            }
             let present: Vec<Member> = self.stores.keys().copied().collect();
             let actions = self.graph.actions();
             if actions.is_empty() {
                 return;
             }
+            assert!(turn < TURNS_MAX, "the actions never end: {actions:?}");
             for action in actions {
                 match action {
                     // A message to a member that was lost after the graph had decided on it.
@@ -74,6 +82,12 @@ impl Run {
                     }
                     Action::Copy(member, source) => self.copies.push((member, source)),
                     Action::Record(fact) => self.waiting.push(fact),
+                    Action::Wake { call, failures, until_us, .. } => {
+                        if until_us.is_none() && self.has_journal {
+                            self.waiting.push(Fact::Paused { call, failures, until_us: 0 });
+                        }
+                        self.graph.wake(call);
+                    }
                     Action::Restore { version, mark, value } => {
                         // The member of the program may have left in the meantime.
                         if self.stores.contains_key(&Member::HERE) {
@@ -88,7 +102,6 @@ impl Run {
                     Action::LetGo(member) => self.go(member),
                     Action::Assign(member, assignment) => self.begin(member, assignment),
                     Action::Alias(..) | Action::Answer(..) => unreachable!("no task makes calls"),
-                    Action::Wake { .. } => unreachable!("no call pauses"),
                 }
             }
         }

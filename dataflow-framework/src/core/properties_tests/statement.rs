@@ -1,5 +1,7 @@
 //! The statements of random programs.
 
+use std::time::Duration;
+
 use proptest::{collection::vec, prelude::*};
 
 use super::{MEMORY, VARIABLES};
@@ -123,6 +125,7 @@ pub(super) fn statement() -> impl Strategy<Value = Statement> {
         Options {
             priority,
             retry,
+            pause: Some(Duration::from_secs(1)),
             on_failure,
             nondeterministic: durable == 0,
             cores,
