@@ -57,8 +57,10 @@ pub(crate) enum Lack {
 pub(super) struct Class {
     pub(super) demand: Demand,
     pub(super) is_spread: bool,
-    /// The members on which the calls could not run.
+    /// The members on which the calls could not run, in order.
     pub(super) shunned: Vec<Member>,
+    /// The member on which the calls have failed last: while another member has a free worker, they run there.
+    pub(super) failed_on: Option<Member>,
 }
 
 impl Demand {

@@ -190,10 +190,17 @@ impl Members {
         self.others_than(shunned).any(|(_, load)| load.capacity.can_take(demand))
     }
 
-    /// Returns the members that receive no calls of a class: the shunned ones, if any other can run them.
-    fn avoided<'a>(&self, class: &'a Class) -> &'a [Member] {
-        let Class { demand, shunned, .. } = class;
-        if !shunned.is_empty() && self.any_other_than(shunned, *demand) { shunned } else { &[] }
+    /// Returns the condition under which a member receives no calls of a class: it is shunned, and another one can
+    /// run them; or they have failed there last, and another one has a worker for them now.
+    fn avoids<'a>(&self, class: &'a Class) -> impl Fn(Member) -> bool + use<'a> {
+        let Class { demand, shunned, failed_on, .. } = class;
+        let is_shunning = !shunned.is_empty() && self.any_other_than(shunned, *demand);
+        let shunned: &[Member] = if is_shunning { shunned } else { &[] };
+        let failed_on = failed_on.filter(|failed_on| {
+            let mut others = self.others_than(shunned).filter(|(other, _)| *other != failed_on);
+            others.any(|(_, load)| load.has_free_workers(*demand))
+        });
+        move |member| shunned.contains(&member) || failed_on == Some(member)
     }
 
     /// Records that the store of a member is too small for inputs of this size.
@@ -279,9 +286,9 @@ impl Members {
     /// has received the fewest of them. Of equal members it is the one with the lowest number: that of the
     /// program, if it is among them.
     pub(super) fn next(&self, class: &Class) -> Option<Member> {
-        let avoided = self.avoided(class);
+        let avoids = self.avoids(class);
         let open = self.open.get(&class.demand)?.iter().map(|(_, member)| *member);
-        let mut open = open.filter(|member| !avoided.contains(member));
+        let mut open = open.filter(|member| !avoids(*member));
         if class.is_spread {
             open.min_by_key(|member| (self.known[member].spread, *member))
         } else {
@@ -313,9 +320,8 @@ impl Members {
         with: &[(Member, u64)],
         may: impl Fn(&Load) -> bool,
     ) -> impl Iterator<Item = (Member, u64)> {
-        let avoided = self.avoided(class);
-        let may =
-            move |member: &Member| self.known.get(member).is_some_and(&may) && !avoided.contains(member);
+        let avoids = self.avoids(class);
+        let may = move |member: &Member| self.known.get(member).is_some_and(&may) && !avoids(*member);
         with.iter().filter(move |(member, _)| may(member)).copied()
     }
 
@@ -330,12 +336,12 @@ impl Members {
     /// Keeps the member with the fewest busy workers free for a call that has no place, of the members that can run
     /// it, unless one is kept for its demand. Returns whether one is kept now that was not before.
     pub(super) fn reserve(&mut self, class: &Class) -> bool {
-        let (demand, avoided) = (class.demand, self.avoided(class));
+        let (demand, avoids) = (class.demand, self.avoids(class));
         // If all members are busy, a call that takes one worker only waits for its turn.
         if demand.cores == 1 && (demand.memory == 0 || self.open[&Demand::NONE].is_empty()) {
             return false;
         }
-        let may = self.known.iter().filter(|(member, load)| !load.is_leaving && !avoided.contains(member));
+        let may = self.known.iter().filter(|(member, load)| !load.is_leaving && !avoids(**member));
         if may.clone().any(|(_, load)| load.reserved == Some(demand)) {
             return false;
         }
@@ -362,16 +368,21 @@ impl Load {
     /// Returns whether the member accepts another call with this demand.
     fn accepts(&self, demand: Demand) -> bool {
         // A call that takes several workers must not share them with calls assigned then.
-        let has_workers = if demand.cores > 1 || self.wide > 0 || self.is_kept_free() {
-            self.cores + u64::from(demand.cores) <= self.workers
+        if demand.cores > 1 || self.wide > 0 || self.is_kept_free() {
+            self.has_free_workers(demand)
         } else {
             // The expected total duration is limited, so a member accepts few long calls and many short ones. It is
             // computed from the tasks of the calls: recent short calls must not admit hundreds of long ones.
             let ahead = self.assigned.saturating_sub(self.workers);
-            ahead < AHEAD_MIN
-                || (ahead < AHEAD_MAX && self.expected_ns < self.workers * (AHEAD_NS + self.longest_ns))
-        };
-        has_workers && self.is_suitable(demand)
+            let has_room = ahead < AHEAD_MIN
+                || (ahead < AHEAD_MAX && self.expected_ns < self.workers * (AHEAD_NS + self.longest_ns));
+            has_room && self.is_suitable(demand)
+        }
+    }
+
+    /// Returns whether another call with this demand would start immediately.
+    fn has_free_workers(&self, demand: Demand) -> bool {
+        self.cores + u64::from(demand.cores) <= self.workers && self.is_suitable(demand)
     }
 
     /// Returns whether the member can run a call with this demand as soon as it has a worker.

@@ -91,9 +91,9 @@ impl Queue {
 /// The faults of members that a call has met.
 #[derive(Debug, Default)]
 struct Troubled {
-    /// The members on which it could not run.
+    /// The members on which it could not run, in order.
     shunned: Vec<Member>,
-    /// The member on which it has failed last: its next attempt runs on another one.
+    /// The member on which it has failed last.
     failed_on: Option<Member>,
     /// The number of its attempts that failed because of a damaged or missing input.
     damages: u32,
@@ -225,9 +225,13 @@ impl Queues {
     }
 
     fn class_of(&self, id: CallId, call: &Call) -> Class {
-        let troubled = self.troubles.get(&id).into_iter();
-        let shunned = troubled.flat_map(|troubled| troubled.shunned.iter().chain(&troubled.failed_on));
-        Class { demand: call.demand(), is_spread: call.options.spread, shunned: shunned.copied().collect() }
+        let troubled = self.troubles.get(&id);
+        Class {
+            demand: call.demand(),
+            is_spread: call.options.spread,
+            shunned: troubled.map_or_else(Vec::new, |troubled| troubled.shunned.clone()),
+            failed_on: troubled.and_then(|troubled| troubled.failed_on),
+        }
     }
 
     /// Returns the queue of a class, and drops others if there are too many.

@@ -66,6 +66,16 @@ fn failed_call_is_retried_on_another_member() {
 }
 
 #[test]
+fn failed_call_does_not_wait_for_busy_member() {
+    let mut graph = graph_of([1, 1]);
+    graph.call(0, new_call(vec![], 1, Options { retry: 1, ..Options::DEFAULT }));
+    call(&mut graph, 1, vec![]);
+    let [(0, first), (1, _)] = assigned(&mut graph)[..] else { panic!("both members run a call") };
+    graph.ended(0, first, Outcome::Failed(Failure::new("t", 0, "no licence")));
+    assert_eq!(assigned(&mut graph), [(0, first)]);
+}
+
+#[test]
 fn unfit_call_fails_with_kind_of_last_attempt() {
     let mut graph = graph();
     call(&mut graph, 0, vec![]);
