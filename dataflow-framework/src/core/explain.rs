@@ -93,7 +93,7 @@ impl Explaining<'_> {
     }
 
     pub(super) fn reason(&self, id: CallId) -> Option<String> {
-        let failed = self.failures.of(id..id + 1).first().map(|failure| failure.reason().to_owned());
+        let failed = self.failures.of_call(id).map(|failure| failure.reason().to_owned());
         let failed =
             failed.or_else(|| self.data.journal.history().failure(id).map(|reason| reason.text.clone()));
         failed.or_else(|| {

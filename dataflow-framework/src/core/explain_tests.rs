@@ -54,6 +54,11 @@ fn explain_waiting_call_names_missing_inputs_and_writers() {
 }
 
 #[test]
+fn explain_call_of_greatest_number_is_answered() {
+    assert_eq!(explain(&graph(), CallId::MAX).place, Place::Over);
+}
+
+#[test]
 fn explain_ready_call_gives_queue_position_and_room() {
     let mut graph = graph();
     for id in 0..20 {

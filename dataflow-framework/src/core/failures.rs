@@ -37,7 +37,14 @@ impl Failures {
     /// Returns the failures of these calls.
     pub(super) fn of(&self, calls: Range<CallId>) -> &[Failure] {
         let at = |end: CallId| self.all.partition_point(|failure| failure.call() < end);
-        &self.all[at(calls.start)..at(calls.end)]
+        let start = at(calls.start);
+        &self.all[start..at(calls.end).max(start)]
+    }
+
+    /// Returns the first failure of a call.
+    pub(super) fn of_call(&self, call: CallId) -> Option<&Failure> {
+        let at = self.all.partition_point(|failure| failure.call() < call);
+        self.all.get(at).filter(|failure| failure.call() == call)
     }
 
     /// Returns the failures that the program has not received.
