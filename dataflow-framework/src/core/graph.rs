@@ -145,6 +145,7 @@ impl Graph {
             return;
         }
         self.data.unfinished += 1;
+        self.queues.pauses.resume(&mut self.data, id, runs_on.is_some() || early.is_some());
         self.nests.child_begins(&self.data, id);
         for input in self.data.calls[&id].reads() {
             self.data.versions.get_mut(&input).expect("versions in use are known").readers.push(id);
@@ -164,7 +165,6 @@ impl Graph {
     /// Starts a new call, unless it has started in an earlier run.
     fn start_or_resume(&mut self, id: CallId, runs_on: Option<Member>, early: Option<(Member, Outcome)>) {
         let Some(member) = early.as_ref().map(|(member, _)| *member).or(runs_on) else {
-            self.queues.pauses.resume(&mut self.data, id);
             return self.requeue(id);
         };
         let call = self.data.calls.get_mut(&id).expect("it was made");
@@ -344,9 +344,12 @@ impl Graph {
         &mut self.replay
     }
 
-    /// Ends the pause of a call.
-    pub(crate) fn wake(&mut self, id: CallId) {
-        self.queues.wake(&mut self.data, id);
+    /// Ends the pause of a call after this number of failures.
+    pub(crate) fn wake(&mut self, id: CallId, failures: u32) {
+        let waits = |call: &Call| call.state == CallState::Inputs(0);
+        if self.queues.pauses.end(id, failures) && self.data.calls.get(&id).is_some_and(waits) {
+            self.push_ready(id);
+        }
     }
 
     pub(crate) fn durations(&mut self) -> &mut Durations {

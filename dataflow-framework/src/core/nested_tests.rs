@@ -343,7 +343,7 @@ impl Run {
             Action::Copy(member, source) => self.copy(member, &source),
             Action::LetGo(_) | Action::Preserve { .. } => unreachable!("no member leaves in this test"),
             Action::Record(fact) => self.book.waiting.push(fact),
-            Action::Wake { call, .. } => self.graph.wake(call),
+            Action::Wake { call, failures, .. } => self.graph.wake(call, failures),
             Action::Restore { version, mark, value } => {
                 let value = u64::from_le_bytes((*value).try_into().expect("it is a number"));
                 self.put_brought(Member::HERE, version, (value, mark));

@@ -1,12 +1,9 @@
-//! Pauses of failed calls before they are tried again. A paused call is held, like a call whose inputs are undecided.
+//! Pauses of failed calls before they are tried again. A paused call does not become ready.
 //!
 //! The core has no clock: [`Action::Wake`](super::Action::Wake) requests to end a pause. With a journal, the end is
 //! recorded as a time, so that a restarted program continues the pause.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    time::Duration,
-};
+use std::{collections::BTreeMap, time::Duration};
 
 use super::{action::Action, call::Call, data::Data, journal::fact::Fact};
 use crate::{ids::CallId, options::Options};
@@ -14,7 +11,8 @@ use crate::{ids::CallId, options::Options};
 /// The paused calls.
 #[derive(Debug, Default)]
 pub(super) struct Pauses {
-    held: BTreeSet<CallId>,
+    /// The paused calls, each with its number of failures.
+    held: BTreeMap<CallId, u32>,
     /// The recorded pauses of unfinished calls: the number of failures, and the time of the end in microseconds since
     /// 1970.
     recorded: BTreeMap<CallId, (u32, u64)>,
@@ -29,25 +27,29 @@ fn pause(options: &Options, failures: u32) -> Option<Duration> {
 
 impl Pauses {
     pub(super) fn holds(&self, call: CallId) -> bool {
-        self.held.contains(&call)
+        self.held.contains_key(&call)
     }
 
     /// Lets a failed call pause if it has that option.
     pub(super) fn begin(&mut self, data: &mut Data, id: CallId) {
         let Call { options, failures, .. } = data.calls[&id];
         if let Some(pause) = pause(&options, failures) {
-            self.held.insert(id);
+            self.held.insert(id, failures);
             data.actions.push(Action::Wake { call: id, failures, pause, until_us: None });
         }
     }
 
-    /// Continues the pause of a call that is made again.
-    pub(super) fn resume(&mut self, data: &mut Data, id: CallId) {
+    /// Restores the number of failures of a call that is made again, and continues its pause unless it
+    /// has started.
+    pub(super) fn resume(&mut self, data: &mut Data, id: CallId, is_started: bool) {
         let Some((failures, until_us)) = self.recorded.get(&id).copied() else { return };
         let call = data.calls.get_mut(&id).expect("it was made");
         call.failures = failures;
+        if is_started {
+            return;
+        }
         if let Some(pause) = pause(&call.options, failures) {
-            self.held.insert(id);
+            self.held.insert(id, failures);
             data.actions.push(Action::Wake { call: id, failures, pause, until_us: Some(until_us) });
         }
     }
@@ -56,9 +58,9 @@ impl Pauses {
         self.recorded.insert(call, (failures, until_us));
     }
 
-    /// Ends the pause of a call. Returns whether it was paused.
-    pub(super) fn end(&mut self, call: CallId) -> bool {
-        self.held.remove(&call)
+    /// Ends the pause of a call after this number of failures. Returns whether it was paused.
+    pub(super) fn end(&mut self, call: CallId, failures: u32) -> bool {
+        self.held.get(&call) == Some(&failures) && self.held.remove(&call).is_some()
     }
 
     /// Removes a call that has ended.
@@ -78,10 +80,12 @@ mod tests {
     use std::time::Duration;
 
     use super::super::{
-        Action, Fact, Graph, Member, Outcome,
-        graph_tests::{assigned_to, graph_of, new_call},
+        Action, Commute, Fact, Graph, Mark, Member, NewCall, Outcome,
+        graph_tests::{assigned_to, graph_of, new_call, version},
     };
-    use crate::{failure::Failure, options::Options};
+    use crate::{failure::Failure, ids::Argument, options::Options};
+
+    const PAUSED: Fact = Fact::Paused { call: 0, failures: 1, until_us: 77 };
 
     const OPTIONS: Options = Options {
         retry: 4,
@@ -118,14 +122,14 @@ mod tests {
     fn failed_call_is_tried_again_after_growing_pauses() {
         let mut graph = graph();
         call(&mut graph);
-        for seconds in [1, 2, 3, 3] {
+        for (failures, seconds) in [(1, 1), (2, 2), (3, 3), (4, 3)] {
             assert_eq!(assigned_to(&mut graph), [(0, Member::HERE)]);
             assert_eq!(fail(&mut graph), Some((seconds, None)));
-            graph.wake(0);
+            graph.wake(0, failures);
         }
         assert_eq!(assigned_to(&mut graph), [(0, Member::HERE)]);
         assert_eq!(fail(&mut graph), None, "it has no further try");
-        graph.wake(0);
+        graph.wake(0, 5);
         assert_eq!(assigned_to(&mut graph), []);
     }
 
@@ -140,7 +144,7 @@ mod tests {
         before.recorded_so_far().into_iter().for_each(|fact| graph.recall(fact));
         call(&mut graph);
         assert_eq!(wake(&mut graph), Some((1, Some(77))));
-        graph.wake(0);
+        graph.wake(0, 1);
         assert_eq!(assigned_to(&mut graph), [(0, Member::HERE)]);
         assert_eq!(fail(&mut graph), Some((2, None)), "it has failed twice");
     }
@@ -152,7 +156,63 @@ mod tests {
         assert_eq!(assigned_to(&mut graph), [(0, Member::HERE)]);
         assert_eq!(fail(&mut graph), Some((1, None)));
         graph.cancel_all(0..1);
-        graph.wake(0);
+        graph.wake(0, 1);
         assert_eq!((assigned_to(&mut graph), graph.unfinished()), (vec![], 0));
+    }
+
+    /// Returns the graph of a restarted program whose call had failed once, and the mark of the call.
+    fn restarted() -> (Graph, Mark) {
+        let mut before = graph();
+        call(&mut before);
+        let mark = before.known().calls[&0].mark;
+        let mut graph = graph();
+        graph.recall(PAUSED);
+        (graph, mark)
+    }
+
+    #[test]
+    fn call_running_since_earlier_run_keeps_its_number_of_failures() {
+        let (mut graph, mark) = restarted();
+        graph.on_running(Member::HERE, 0, mark);
+        call(&mut graph);
+        assert_eq!(wake(&mut graph), None);
+        assert_eq!(fail(&mut graph), Some((2, None)));
+    }
+
+    #[test]
+    fn call_that_failed_before_it_was_made_keeps_its_number_of_failures() {
+        let (mut graph, mark) = restarted();
+        graph.on_running(Member::HERE, 0, mark);
+        assert_eq!(fail(&mut graph), None);
+        call(&mut graph);
+        assert_eq!(wake(&mut graph), Some((2, None)));
+    }
+
+    #[test]
+    fn end_of_earlier_pause_does_not_end_a_later_one() {
+        let (mut graph, mark) = restarted();
+        call(&mut graph);
+        assert_eq!(wake(&mut graph), Some((1, Some(77))));
+        graph.on_running(Member::HERE, 0, mark);
+        assert_eq!(fail(&mut graph), Some((2, None)));
+        graph.wake(0, 1);
+        assert_eq!(assigned_to(&mut graph), []);
+        graph.wake(0, 2);
+        assert_eq!(assigned_to(&mut graph), [(0, Member::HERE)]);
+    }
+
+    #[test]
+    fn pause_of_commuting_call_continues_when_the_program_restarts() {
+        let mut graph = graph();
+        graph.recall(Fact::Paused { call: 1, failures: 1, until_us: 77 });
+        graph.data(0, 8, 0);
+        let call = new_call(vec![Argument::Update(version(0, 0))], 1, OPTIONS);
+        graph.call(1, NewCall { commute: Some(Commute { chain: 1, at: 0 }), ..call });
+        let is_wake = |action: &Action| matches!(action, Action::Wake { call: 1, until_us: Some(77), .. });
+        assert!(graph.actions().iter().any(is_wake));
+        graph.journalled(Fact::Commuted { call: 1, with: 1 });
+        assert_eq!(assigned_to(&mut graph), []);
+        graph.wake(1, 1);
+        assert_eq!(assigned_to(&mut graph), [(1, Member::HERE)]);
     }
 }

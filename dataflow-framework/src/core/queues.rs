@@ -286,7 +286,11 @@ impl Queues {
         observed.of(task).ran(ns);
     }
 
+    /// Adds a call whose inputs are available, unless it pauses.
     pub(super) fn push(&mut self, data: &mut Data, id: CallId) {
+        if self.pauses.holds(id) {
+            return;
+        }
         data.calls.get_mut(&id).expect("it is unfinished").state = CallState::Worker;
         let call = &data.calls[&id];
         let (priority, within, class) = (call.options.priority, call.within, self.class_of(id, call));
@@ -334,13 +338,6 @@ impl Queues {
     pub(super) fn on_end(&mut self, id: CallId) {
         self.troubles.remove(&id);
         self.pauses.remove(id);
-    }
-
-    /// Ends the pause of a call.
-    pub(super) fn wake(&mut self, data: &mut Data, id: CallId) {
-        if self.pauses.end(id) && data.calls.get(&id).is_some_and(|call| call.state == CallState::Inputs(0)) {
-            self.push(data, id);
-        }
     }
 
     pub(super) fn made(&mut self) {

@@ -9,9 +9,9 @@ use crate::{
 };
 
 impl Graph {
-    /// Returns whether a call must not start, since its inputs are not decided or not recorded, or it pauses.
+    /// Returns whether a call must not start, since its inputs are not decided or not recorded.
     pub(super) fn is_held(&self, id: CallId) -> bool {
-        self.reductions.order.holds(id) || self.chains.order.holds(id) || self.queues.pauses.holds(id)
+        self.reductions.order.holds(id) || self.chains.order.holds(id)
     }
 
     /// Starts the reductions whose calls the program has made by now.

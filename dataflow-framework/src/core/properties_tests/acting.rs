@@ -86,7 +86,7 @@ impl Run {
                         if until_us.is_none() && self.has_journal {
                             self.waiting.push(Fact::Paused { call, failures, until_us: 0 });
                         }
-                        self.graph.wake(call);
+                        self.graph.wake(call, failures);
                     }
                     Action::Restore { version, mark, value } => {
                         // The member of the program may have left in the meantime.

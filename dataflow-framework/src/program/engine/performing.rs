@@ -120,7 +120,7 @@ impl Engine {
         let me = Weak::clone(&self.me);
         self.queue.after(pause, move || {
             if let Some(engine) = me.upgrade() {
-                engine.change(|graph| graph.wake(call));
+                engine.change(|graph| graph.wake(call, failures));
             }
         });
     }
