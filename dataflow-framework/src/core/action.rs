@@ -32,6 +32,8 @@ pub(crate) enum Action {
     /// End the pause of a call that has failed this number of times, after this duration, or at this time if an
     /// earlier run has recorded it, in microseconds since 1970.
     Wake {
+        /// The call of the program within which it was made, or itself.
+        root: CallId,
         call: CallId,
         failures: u32,
         pause: Duration,

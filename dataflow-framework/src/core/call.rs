@@ -181,6 +181,11 @@ impl Call {
         self.work.task().expect("a wait for a value needs no worker, and has no outcome")
     }
 
+    /// Returns the call of the program within which this call, number `id`, was made; or `id` if the program made it.
+    pub(super) fn root(&self, id: CallId) -> CallId {
+        self.within.map_or(id, |within| within.root)
+    }
+
     pub(super) fn demand(&self) -> Demand {
         Demand { store: self.store, ..Demand::of(&self.options) }
     }

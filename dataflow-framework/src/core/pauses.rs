@@ -5,7 +5,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use super::{action::Action, call::Call, data::Data, journal::fact::Fact};
+use super::{action::Action, data::Data, journal::fact::Fact};
 use crate::{ids::CallId, options::Options};
 
 /// The paused calls.
@@ -13,9 +13,9 @@ use crate::{ids::CallId, options::Options};
 pub(super) struct Pauses {
     /// The paused calls, each with its number of failures.
     held: BTreeMap<CallId, u32>,
-    /// The recorded pauses of unfinished calls: the number of failures, and the time of the end in microseconds since
-    /// 1970.
-    recorded: BTreeMap<CallId, (u32, u64)>,
+    /// The recorded pauses of unfinished calls, by the call of the program within which each was made, and by the call:
+    /// the number of failures, and the time of the end in microseconds since 1970.
+    recorded: BTreeMap<(CallId, CallId), (u32, u64)>,
 }
 
 /// Returns the pause of a call that has failed this number of times: it doubles each time.
@@ -32,30 +32,33 @@ impl Pauses {
 
     /// Lets a failed call pause if it has that option.
     pub(super) fn begin(&mut self, data: &mut Data, id: CallId) {
-        let Call { options, failures, .. } = data.calls[&id];
-        if let Some(pause) = pause(&options, failures) {
+        let call = &data.calls[&id];
+        let (root, failures) = (call.root(id), call.failures);
+        if let Some(pause) = pause(&call.options, failures) {
             self.held.insert(id, failures);
-            data.actions.push(Action::Wake { call: id, failures, pause, until_us: None });
+            data.actions.push(Action::Wake { root, call: id, failures, pause, until_us: None });
         }
     }
 
     /// Restores the number of failures of a call that is made again, and continues its pause unless it
     /// has started.
     pub(super) fn resume(&mut self, data: &mut Data, id: CallId, is_started: bool) {
-        let Some((failures, until_us)) = self.recorded.get(&id).copied() else { return };
         let call = data.calls.get_mut(&id).expect("it was made");
+        let recorded = self.recorded.get(&(call.root(id), id));
+        let Some((failures, until_us)) = recorded.copied() else { return };
         call.failures = failures;
         if is_started {
             return;
         }
         if let Some(pause) = pause(&call.options, failures) {
             self.held.insert(id, failures);
-            data.actions.push(Action::Wake { call: id, failures, pause, until_us: Some(until_us) });
+            let root = call.root(id);
+            data.actions.push(Action::Wake { root, call: id, failures, pause, until_us: Some(until_us) });
         }
     }
 
-    pub(super) fn record(&mut self, call: CallId, failures: u32, until_us: u64) {
-        self.recorded.insert(call, (failures, until_us));
+    pub(super) fn record(&mut self, (root, call): (CallId, CallId), failures: u32, until_us: u64) {
+        self.recorded.insert((root, call), (failures, until_us));
     }
 
     /// Ends the pause of a call after this number of failures. Returns whether it was paused.
@@ -63,15 +66,23 @@ impl Pauses {
         self.held.get(&call) == Some(&failures) && self.held.remove(&call).is_some()
     }
 
-    /// Removes a call that has ended.
-    pub(super) fn remove(&mut self, call: CallId) {
+    /// Removes a call that has ended, made within `root`. If it is a call of the program, those made within it have
+    /// ended too.
+    pub(super) fn remove(&mut self, root: CallId, call: CallId) {
         self.held.remove(&call);
-        self.recorded.remove(&call);
+        if root != call {
+            self.recorded.remove(&(root, call));
+            return;
+        }
+        while let Some((within, _)) = self.recorded.range((root, 0)..=(root, CallId::MAX)).next() {
+            let within = *within;
+            self.recorded.remove(&within);
+        }
     }
 
     pub(super) fn facts(&self) -> impl Iterator<Item = Fact> {
         let recorded = self.recorded.iter().map(|(call, paused)| (*call, *paused));
-        recorded.map(|(call, (failures, until_us))| Fact::Paused { call, failures, until_us })
+        recorded.map(|((root, call), (failures, until_us))| Fact::Paused { root, call, failures, until_us })
     }
 }
 
@@ -81,11 +92,15 @@ mod tests {
 
     use super::super::{
         Action, Commute, Fact, Graph, Mark, Member, NewCall, Outcome,
-        graph_tests::{assigned_to, graph_of, new_call, version},
+        graph_tests::{assigned_to, graph_of, new_call, version, written_by},
     };
-    use crate::{failure::Failure, ids::Argument, options::Options};
+    use crate::{
+        failure::Failure,
+        ids::{Argument, NESTED_BIT},
+        options::Options,
+    };
 
-    const PAUSED: Fact = Fact::Paused { call: 0, failures: 1, until_us: 77 };
+    const PAUSED: Fact = Fact::Paused { root: 0, call: 0, failures: 1, until_us: 77 };
 
     const OPTIONS: Options = Options {
         retry: 4,
@@ -139,7 +154,7 @@ mod tests {
         call(&mut before);
         assert_eq!(assigned_to(&mut before), [(0, Member::HERE)]);
         assert_eq!(fail(&mut before), Some((1, None)));
-        before.journalled(Fact::Paused { call: 0, failures: 1, until_us: 77 });
+        before.journalled(Fact::Paused { root: 0, call: 0, failures: 1, until_us: 77 });
         let mut graph = graph();
         before.recorded_so_far().into_iter().for_each(|fact| graph.recall(fact));
         call(&mut graph);
@@ -204,7 +219,7 @@ mod tests {
     #[test]
     fn pause_of_commuting_call_continues_when_the_program_restarts() {
         let mut graph = graph();
-        graph.recall(Fact::Paused { call: 1, failures: 1, until_us: 77 });
+        graph.recall(Fact::Paused { root: 1, call: 1, failures: 1, until_us: 77 });
         graph.data(0, 8, 0);
         let call = new_call(vec![Argument::Update(version(0, 0))], 1, OPTIONS);
         graph.call(1, NewCall { commute: Some(Commute { chain: 1, at: 0 }), ..call });
@@ -214,5 +229,26 @@ mod tests {
         assert_eq!(assigned_to(&mut graph), []);
         graph.wake(1, 1);
         assert_eq!(assigned_to(&mut graph), [(1, Member::HERE)]);
+    }
+
+    #[test]
+    fn pause_of_finished_call_is_removed() {
+        let (mut graph, _) = restarted();
+        graph.journal().add_end(0, None);
+        call(&mut graph);
+        assert!(!graph.recorded_so_far().contains(&PAUSED));
+    }
+
+    #[test]
+    fn pauses_of_calls_within_a_finished_one_are_removed() {
+        let (mut graph, _) = restarted();
+        let within = Fact::Paused { root: 0, call: NESTED_BIT + 5, failures: 1, until_us: 77 };
+        graph.recall(within.clone());
+        assert!(graph.recorded_so_far().contains(&within));
+        call(&mut graph);
+        graph.wake(0, 1);
+        assert_eq!(assigned_to(&mut graph), [(0, Member::HERE)]);
+        written_by(&mut graph, 0, Member::HERE);
+        assert!(!graph.recorded_so_far().iter().any(|fact| matches!(fact, Fact::Paused { .. })));
     }
 }

@@ -334,10 +334,10 @@ impl Queues {
         self.troubles.insert(id, Troubled { failed_on: Some(member), ..Troubled::default() });
     }
 
-    /// Removes a call that has ended.
-    pub(super) fn on_end(&mut self, id: CallId) {
+    /// Removes a call that has ended, made within `root` or itself a call of the program.
+    pub(super) fn on_end(&mut self, root: CallId, id: CallId) {
         self.troubles.remove(&id);
-        self.pauses.remove(id);
+        self.pauses.remove(root, id);
     }
 
     pub(super) fn made(&mut self) {

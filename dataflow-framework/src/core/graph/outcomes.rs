@@ -162,8 +162,8 @@ impl Graph {
             Fact::Commuted { call, with } => {
                 self.chains.order.on_recorded(&mut self.data, &mut self.queues, call, with);
             }
-            Fact::Paused { call, failures, until_us } if self.data.is_unfinished(call) => {
-                self.queues.pauses.record(call, failures, until_us);
+            Fact::Paused { root, call, failures, until_us } if self.data.is_unfinished(call) => {
+                self.queues.pauses.record((root, call), failures, until_us);
             }
             Fact::Kept { .. } | Fact::History(_) => self.data.journal.on_preserved(),
             _ => {}
@@ -236,7 +236,7 @@ impl Graph {
 
     pub(super) fn forget_unneeded(&mut self, id: CallId, arguments: &[Argument]) {
         self.data.release_inputs(id, arguments);
-        self.queues.on_end(id);
+        self.queues.on_end(self.data.calls[&id].root(id), id);
         self.nest_ends(id);
         self.reductions.remove(id);
         self.chains.remove(id);

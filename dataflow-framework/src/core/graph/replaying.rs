@@ -38,7 +38,9 @@ impl Graph {
             Fact::History(history) => self.data.journal.add_history(history),
             Fact::Merged { call, parts } => _ = self.reductions.order.recall(call, parts),
             Fact::Commuted { call, with } => self.chains.recall(call, with),
-            Fact::Paused { call, failures, until_us } => self.queues.pauses.record(call, failures, until_us),
+            Fact::Paused { root, call, failures, until_us } => {
+                self.queues.pauses.record((root, call), failures, until_us);
+            }
             Fact::Decided(_) | Fact::Kept { .. } => {}
         }
     }
@@ -91,7 +93,8 @@ impl Graph {
     pub(super) fn on_ended_before(&mut self, id: CallId) {
         let call = self.data.calls.get_mut(&id).expect("it was made");
         call.state = CallState::Done;
-        let (is_nested, writes) = (call.within.is_some(), call.writes);
+        let (is_nested, writes, root) = (call.within.is_some(), call.writes, call.root(id));
+        self.queues.on_end(root, id);
         if !is_nested {
             // If it runs again, its task repeats its calls.
             self.replay.on_over(&mut self.data, &mut self.recording, id);

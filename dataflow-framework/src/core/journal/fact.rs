@@ -29,8 +29,9 @@ pub(crate) enum Fact {
     Merged { call: CallId, parts: [u64; 2] },
     /// The other call of the chain with which a commuting call has exchanged its work.
     Commuted { call: CallId, with: CallId },
-    /// A call has failed this number of times, and pauses until this time, in microseconds since 1970.
-    Paused { call: CallId, failures: u32, until_us: u64 },
+    /// A call, made within `root` or itself a call of the program, has failed this number of times, and pauses until
+    /// this time, in microseconds since 1970.
+    Paused { root: CallId, call: CallId, failures: u32, until_us: u64 },
     /// Calls were cancelled, since another call of their group has failed.
     Cancelled(Vec<Range<CallId>>),
 }

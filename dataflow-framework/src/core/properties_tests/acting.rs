@@ -82,9 +82,9 @@ impl Run {
                     }
                     Action::Copy(member, source) => self.copies.push((member, source)),
                     Action::Record(fact) => self.waiting.push(fact),
-                    Action::Wake { call, failures, until_us, .. } => {
+                    Action::Wake { root, call, failures, until_us, .. } => {
                         if until_us.is_none() && self.has_journal {
-                            self.waiting.push(Fact::Paused { call, failures, until_us: 0 });
+                            self.waiting.push(Fact::Paused { root, call, failures, until_us: 0 });
                         }
                         self.graph.wake(call, failures);
                     }

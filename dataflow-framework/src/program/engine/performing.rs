@@ -57,8 +57,8 @@ impl Engine {
                         state.records.tell(fact);
                         after.brings = true;
                     }
-                    Action::Wake { call, failures, pause, until_us } => {
-                        self.wake(state, call, failures, pause, until_us);
+                    Action::Wake { root, call, failures, pause, until_us } => {
+                        self.wake(state, (root, call), failures, pause, until_us);
                         after.brings = true;
                     }
                     Action::Restore { version, mark, value } => {
@@ -104,7 +104,7 @@ impl Engine {
     fn wake(
         &self,
         state: &mut State,
-        call: CallId,
+        (root, call): (CallId, CallId),
         failures: u32,
         pause: Duration,
         recorded_us: Option<u64>,
@@ -113,7 +113,7 @@ impl Engine {
         let pause_us = u64::try_from(pause.as_micros()).unwrap_or(u64::MAX);
         let until_us = recorded_us.unwrap_or_else(|| now_us.saturating_add(pause_us));
         if recorded_us.is_none() && self.others.is_some() {
-            state.records.tell(Fact::Paused { call, failures, until_us });
+            state.records.tell(Fact::Paused { root, call, failures, until_us });
         }
         // The clocks of nodes differ: a pause does not become longer.
         let pause = pause.min(Duration::from_micros(until_us.saturating_sub(now_us)));
