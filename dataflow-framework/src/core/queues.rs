@@ -312,8 +312,9 @@ impl Queues {
                 troubled.damages > DAMAGES_MAX
             }
             Cause::Member => {
-                troubled.shunned.push(member);
-                troubled.failed_on = None;
+                if let Err(at) = troubled.shunned.binary_search(&member) {
+                    troubled.shunned.insert(at, member);
+                }
                 !data.members.any_other_than(&troubled.shunned, call.demand())
             }
             // It waits for a member with a larger store.
@@ -331,7 +332,7 @@ impl Queues {
 
     /// Handles a call that failed on a member.
     pub(super) fn on_failed(&mut self, id: CallId, member: Member) {
-        self.troubles.insert(id, Troubled { failed_on: Some(member), ..Troubled::default() });
+        self.troubles.entry(id).or_default().failed_on = Some(member);
     }
 
     /// Removes a call that has ended, made within `root` or itself a call of the program.

@@ -75,6 +75,34 @@ fn failed_call_does_not_wait_for_busy_member() {
     assert_eq!(assigned(&mut graph), [(0, first)]);
 }
 
+/// Returns the members on which a call with retries runs if it fails, or is unfit, on the first two.
+fn members_of(fails: [bool; 2]) -> Vec<Member> {
+    let mut graph = graph();
+    graph.call(0, new_call(vec![], 1, Options { retry: 2, ..Options::DEFAULT }));
+    let mut members = Vec::new();
+    for fails in fails {
+        let [(0, member)] = assigned(&mut graph)[..] else { panic!("it runs somewhere") };
+        members.push(member);
+        if fails {
+            graph.ended(0, member, Outcome::Failed(Failure::new("t", 0, "no licence")));
+        } else {
+            unfit(&mut graph, 0, member, None);
+        }
+    }
+    members.extend(assigned(&mut graph).into_iter().map(|(_, member)| member));
+    members
+}
+
+#[test]
+fn unfit_member_stays_shunned_after_failure_elsewhere() {
+    assert_eq!(members_of([false, true]), MEMBERS);
+}
+
+#[test]
+fn failed_member_stays_avoided_after_unfit_one() {
+    assert_eq!(members_of([true, false]), MEMBERS);
+}
+
 #[test]
 fn unfit_call_fails_with_kind_of_last_attempt() {
     let mut graph = graph();
