@@ -20,15 +20,6 @@ struct Mean {
     noted_ns: u64,
 }
 
-/// The effect of a duration on the mean of its task.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Learnt {
-    /// It is the first one of its task.
-    First,
-    Change,
-    Nothing,
-}
-
 /// The identity of a task: its address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct TaskKey(usize);
@@ -40,21 +31,23 @@ impl TaskKey {
 }
 
 impl Durations {
-    /// Adds a call.
-    pub(super) fn took(&mut self, task: &'static TaskDef, ns: u64) -> Learnt {
-        let mut learnt = Learnt::Nothing;
-        let mean = self.of_tasks.entry(TaskKey::of(task)).or_insert_with(|| {
-            learnt = Learnt::First;
-            Mean { ns, noted_ns: ns }
-        });
+    /// Adds a call. Returns whether the mean of its task has changed significantly.
+    pub(super) fn took(&mut self, task: &'static TaskDef, ns: u64) -> bool {
+        let is_first = !self.of_tasks.contains_key(&TaskKey::of(task));
+        let mean = self.of_tasks.entry(TaskKey::of(task)).or_insert(Mean { ns, noted_ns: ns });
         // A moving average with a weight of an eighth for each call.
         mean.ns = mean.ns - mean.ns / 8 + ns / 8;
-        if learnt == Learnt::First || mean.ns.abs_diff(mean.noted_ns) > mean.noted_ns / 4 {
+        let has_changed = is_first || mean.ns.abs_diff(mean.noted_ns) > mean.noted_ns / 4;
+        if has_changed {
             mean.noted_ns = mean.ns;
             self.has_changed = true;
-            learnt = if learnt == Learnt::First { learnt } else { Learnt::Change };
         }
-        learnt
+        has_changed
+    }
+
+    /// Returns the number of tasks with a mean.
+    pub(super) fn tasks(&self) -> usize {
+        self.of_tasks.len()
     }
 
     /// Returns the mean of a task; `None` if no call of it has completed.
@@ -93,7 +86,7 @@ impl Durations {
 
 #[cfg(test)]
 mod tests {
-    use super::{Durations, Learnt, TaskKey};
+    use super::{Durations, TaskKey};
     use crate::task::{NOT_RUN, TaskDef, Tasks};
 
     static TASKS: [TaskDef; 2] = [TaskDef { name: "align", ..NOT_RUN }, TaskDef { name: "merge", ..NOT_RUN }];
@@ -102,15 +95,15 @@ mod tests {
     fn recalled_means_replace_first_durations() {
         let tasks = Tasks::new(&TASKS).expect("their names differ");
         let mut before = Durations::default();
-        assert_eq!(before.took(&TASKS[1], 8_000), Learnt::First);
+        assert!(before.took(&TASKS[1], 8_000), "it is the first one");
         assert!(before.has_changed());
         let mut durations = Durations::default();
         durations.recall(&tasks, before.take(&tasks));
         assert!(!before.has_changed() && !durations.has_changed());
         assert_eq!(durations.of(TaskKey::of(&TASKS[0])), None);
         assert_eq!(durations.of(TaskKey::of(&TASKS[1])), Some(8_000));
-        assert_eq!(durations.took(&TASKS[1], 8_000), Learnt::Nothing);
-        assert_eq!(durations.took(&TASKS[1], 80_000), Learnt::Change);
+        assert!(!durations.took(&TASKS[1], 8_000));
+        assert!(durations.took(&TASKS[1], 80_000));
         // A task that this build lacks.
         durations.recall(&tasks, vec![(2, 1)]);
     }

@@ -16,7 +16,7 @@
 //! of the calls has changed since the last time, or the first call of a task has completed; and only if several
 //! calls are ready.
 
-use super::durations::{Durations, Learnt};
+use super::durations::Durations;
 use crate::{ids::CallId, task::TaskDef};
 
 /// The minimum number of new calls before levels are recomputed.
@@ -44,8 +44,8 @@ pub(super) struct Levels {
     new: usize,
     /// The number of calls completed since then.
     ended: usize,
-    /// Whether durations of more tasks are known than then.
-    has_learnt: bool,
+    /// The number of tasks whose durations were known then.
+    tasks: usize,
 }
 
 impl Levels {
@@ -72,15 +72,14 @@ impl Levels {
         self.new += 1;
     }
 
-    pub(super) fn ended(&mut self, learnt: Learnt) {
+    pub(super) fn ended(&mut self) {
         self.ended += 1;
-        self.has_learnt |= learnt == Learnt::First;
     }
 
     /// Returns whether to recompute the levels: enough calls were made or have completed to amortize the cost.
     /// Completed calls count because the last calls of a program are few, and come late.
-    pub(super) fn are_stale(&self) -> bool {
-        self.has_learnt || self.new + self.ended >= NEW_MIN.max(self.of_calls_ns.len() / 4)
+    pub(super) fn are_stale(&self, durations: &Durations) -> bool {
+        durations.tasks() != self.tasks || self.new + self.ended >= NEW_MIN.max(self.of_calls_ns.len() / 4)
     }
 
     /// Recomputes all levels: `calls` from the last to the first, each with the readers of its output.
@@ -92,7 +91,7 @@ impl Levels {
         calls: impl Iterator<Item = (CallId, &'static TaskDef, S)>,
     ) {
         self.first = first;
-        (self.new, self.ended, self.has_learnt) = (0, 0, false);
+        (self.new, self.ended, self.tasks) = (0, 0, durations.tasks());
         let len = usize::try_from(end - first).expect("so many calls are in memory");
         for of_calls in [&mut self.of_calls_ns, &mut self.own_ns] {
             of_calls.clear();
@@ -113,5 +112,33 @@ impl Levels {
         let short_ns = self.step_ns / SHORT_SHARE;
         let of_short: u128 = self.own_ns.iter().filter(|ns| **ns < short_ns).map(|ns| u128::from(*ns)).sum();
         self.short_ns = if of_short <= sum / u128::from(SHORT_SHARE) { short_ns } else { 0 };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{
+        NewCall,
+        graph_tests::{assigned, graph_of, new_call, version},
+    };
+    use crate::{
+        ids::{Argument, CallId},
+        options::Options,
+        task::{NOT_RUN, TaskDef, Tasks},
+    };
+
+    static TASKS: [TaskDef; 1] = [TaskDef { name: "align", ..NOT_RUN }];
+
+    #[test]
+    fn recalled_durations_order_the_first_calls() {
+        let mut graph = graph_of([1]);
+        let tasks = Tasks::new(&TASKS).expect("there is one");
+        graph.durations().recall(&tasks, vec![(0, 1_000_000)]);
+        let reads: [&[CallId]; 5] = [&[], &[], &[], &[2], &[3]];
+        for (id, reads) in (0..).zip(reads) {
+            let arguments = reads.iter().map(|read| Argument::Read(version(*read, 0))).collect();
+            graph.call(id, NewCall { task: &TASKS[0], ..new_call(arguments, 1, Options::DEFAULT) });
+        }
+        assert_eq!(assigned(&mut graph)[0], 2, "the longest chain starts with it");
     }
 }

@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
     demand::{Capacity, Class, Demand},
-    durations::{Durations, Learnt, TaskKey},
+    durations::{Durations, TaskKey},
 };
 use crate::task::TaskDef;
 
@@ -252,16 +252,14 @@ impl Members {
         });
     }
 
-    pub(super) fn took(&mut self, task: &'static TaskDef, ns: u64) -> Learnt {
-        let learnt = self.durations.took(task, ns);
+    pub(super) fn took(&mut self, task: &'static TaskDef, ns: u64) {
         // Only for significant changes, since it visits all members.
-        if learnt != Learnt::Nothing {
+        if self.durations.took(task, ns) {
             let members: Vec<_> = self.known.keys().copied().collect();
             for member in members {
                 self.note(member);
             }
         }
-        learnt
     }
 
     pub(super) fn crew(&self) -> Crew {

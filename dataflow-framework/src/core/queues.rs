@@ -105,7 +105,7 @@ impl Queues {
     pub(super) fn assign_one(&mut self, data: &mut Data, observed: &mut Observed, end: CallId) -> bool {
         let Some(mut next) = self.next(data) else { return false };
         let are_several = || self.by_class.values().map(|queue| queue.ready.len()).sum::<usize>() > 1;
-        if self.levels.are_stale() && are_several() {
+        if self.levels.are_stale(&data.members.durations) && are_several() {
             self.reorder(data, end);
             let Some(again) = self.next(data) else { return false };
             next = again;
@@ -281,8 +281,8 @@ impl Queues {
 
     pub(super) fn record_duration(&mut self, data: &mut Data, observed: &mut Observed, id: CallId, ns: u64) {
         let task = data.calls[&id].task();
-        let learnt = data.members.took(task, ns);
-        self.levels.ended(learnt);
+        data.members.took(task, ns);
+        self.levels.ended();
         observed.of(task).ran(ns);
     }
 
