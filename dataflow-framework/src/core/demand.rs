@@ -63,6 +63,13 @@ pub(super) struct Class {
     pub(super) failed_on: Option<Member>,
 }
 
+impl Class {
+    /// Returns whether its calls have met faults of members, so that few other calls will be of this class.
+    pub(super) fn is_troubled(&self) -> bool {
+        !self.shunned.is_empty() || self.failed_on.is_some()
+    }
+}
+
 impl Demand {
     /// The requirements of a call that may run anywhere.
     pub(crate) const NONE: Self = Self { cores: 1, memory: 0, store: 0, needs: &[] };

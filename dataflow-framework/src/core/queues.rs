@@ -120,12 +120,14 @@ impl Queues {
     fn next(&mut self, data: &mut Data) -> Option<(Class, Member)> {
         loop {
             let (mut next, mut blocked, mut has_changed) = (None::<(Key, &Class, Member)>, Vec::new(), false);
+            let mut is_any_unused = false;
             for (class, queue) in &mut self.by_class {
                 let Some(key) = queue.first(&data.calls) else {
                     if std::mem::take(&mut queue.is_reserving) {
                         data.members.unreserve(class.demand);
                         has_changed = true;
                     }
+                    is_any_unused |= class.is_troubled();
                     continue;
                 };
                 match data.members.next(class) {
@@ -138,6 +140,9 @@ impl Queues {
             }
             let first = next.map(|(key, ..)| key);
             let next = next.map(|(_, class, member)| (class.clone(), member));
+            if is_any_unused {
+                self.drop_empty(data, Class::is_troubled);
+            }
             blocked.sort_unstable();
             has_changed |= blocked.iter().any(|(key, class)| {
                 let queue = self.by_class.get_mut(class).expect("it has this call");
@@ -234,16 +239,22 @@ impl Queues {
         }
     }
 
-    /// Returns the queue of a class, and drops others if there are too many.
+    /// Returns the queue of a class, and drops empty ones if there are too many.
     fn queue(&mut self, data: &mut Data, class: Class) -> &mut Queue {
         if !self.by_class.contains_key(&class) {
             if self.by_class.len() >= QUEUES_MAX {
-                self.by_class.retain(|_, queue| queue.first(&data.calls).is_some() || queue.is_reserving);
-                data.members.watch_only(|demand| self.by_class.keys().any(|class| class.demand == demand));
+                self.drop_empty(data, |_| true);
             }
             data.members.watch(class.demand);
         }
         self.by_class.entry(class).or_default()
+    }
+
+    /// Drops the empty queues of the classes that `may` be dropped.
+    fn drop_empty(&mut self, data: &mut Data, may: impl Fn(&Class) -> bool) {
+        self.by_class
+            .retain(|class, queue| !may(class) || queue.first(&data.calls).is_some() || queue.is_reserving);
+        data.members.watch_only(|demand| self.by_class.keys().any(|class| class.demand == demand));
     }
 
     fn reorder(&mut self, data: &Data, end: CallId) {
@@ -363,6 +374,11 @@ impl Queues {
     /// Runs each call twice from now on, to compare the outputs.
     pub(crate) fn check(&mut self) {
         self.is_checked = true;
+    }
+
+    #[cfg(test)]
+    pub(super) fn classes(&self) -> usize {
+        self.by_class.len()
     }
 
     #[cfg(test)]

@@ -94,6 +94,27 @@ fn members_of(fails: [bool; 2]) -> Vec<Member> {
 }
 
 #[test]
+fn queues_of_failed_calls_are_dropped() {
+    let mut graph = graph();
+    for id in 0..9 {
+        graph.call(id, new_call(vec![], 1, Options { retry: 1, ..Options::DEFAULT }));
+    }
+    for (id, member) in assigned(&mut graph) {
+        graph.ended(id, member, Outcome::Failed(Failure::new("t", id, "no licence")));
+    }
+    let mut completed = 0;
+    while completed < 9 {
+        let again = assigned(&mut graph);
+        assert!(!again.is_empty(), "the other calls wait");
+        completed += again.len();
+        for (id, member) in again {
+            written(&mut graph, id, member);
+        }
+    }
+    assert_eq!((assigned(&mut graph), graph.queues().classes()), (vec![], 1));
+}
+
+#[test]
 fn unfit_member_stays_shunned_after_failure_elsewhere() {
     assert_eq!(members_of([false, true]), MEMBERS);
 }
