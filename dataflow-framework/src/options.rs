@@ -12,7 +12,8 @@ use crate::needs;
 pub struct Options {
     /// Among the calls that can start, those of the highest priority start first.
     pub priority: i32,
-    /// The number of times that a failed call is retried, each time on another node than the last time if there is one.
+    /// The number of times that a failed call is retried, each time on another node than the last time if one has a
+    /// free worker.
     pub retry: u32,
     /// The pause before the first retry, which doubles for each further one. If the program restarts, the pause
     /// continues.
