@@ -43,6 +43,9 @@ impl Pauses {
     /// Restores the number of failures of a call that is made again, and continues its pause unless it
     /// has started.
     pub(super) fn resume(&mut self, data: &mut Data, id: CallId, is_started: bool) {
+        if self.recorded.is_empty() {
+            return;
+        }
         let call = data.calls.get_mut(&id).expect("it was made");
         let recorded = self.recorded.get(&(call.root(id), id));
         let Some((failures, until_us)) = recorded.copied() else { return };

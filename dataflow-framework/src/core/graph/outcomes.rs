@@ -236,11 +236,11 @@ impl Graph {
 
     pub(super) fn forget_unneeded(&mut self, id: CallId, arguments: &[Argument]) {
         self.data.release_inputs(id, arguments);
-        self.queues.on_end(self.data.calls[&id].root(id), id);
+        let within = self.data.within(id);
+        self.queues.on_end(within.map_or(id, |within| within.root), id);
         self.nest_ends(id);
         self.reductions.remove(id);
         self.chains.remove(id);
-        let within = self.data.within(id);
         let written = self.data.calls[&id].written(id);
         if !self.data.has_losses || self.data.calls[&id].writes == 0 {
             self.data.forget_call(id);
