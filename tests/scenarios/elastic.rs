@@ -173,9 +173,7 @@ fn job_fails_with_reason_after_too_many_permanent_losses() {
     cluster.wait_for_log(unprotected, "the node is ready").unwrap();
     let job =
         cluster.begin("tree", &["submit", "24", "--spin", "1000", "--wait", "--attempts", "1"]).unwrap();
-    for node in 0..2 {
-        cluster.wait_for_log(node, "the node takes part").unwrap();
-    }
+    cluster.wait_until_unprotected().unwrap();
     cluster.nodes[unprotected].signal("KILL").unwrap();
     let said = job.end().unwrap();
     assert!(said.code == 1 && said.err.contains("lost nodes"), "{said:?}");

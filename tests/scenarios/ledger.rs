@@ -338,7 +338,7 @@ fn emptied_zookeeper_receives_no_old_work() {
 fn only_unprotected_node_loss_costs_an_attempt() {
     let mut stage = Stage::new("unprotected", Cluster::shared().unwrap(), 3, tree());
     let unprotected = stage.cluster.start_unprotected_node().unwrap();
-    stage.cluster.wait_for_log(unprotected, "the node has its first task").unwrap();
+    stage.cluster.wait_until_unprotected().unwrap();
     stage.kill(&[0], "which is protected");
     stage.wait_until("others continue", |stage| stage.cluster.logs().contains(CONTINUED));
     assert_eq!(stage.job()["attempt"], 1);

@@ -172,7 +172,7 @@ fn unresponsive_task_of_old_attempt_does_not_block_the_next() {
     let submitted = ["submit", "19", "--gate", gate.path(), "--silent-ms", ENDLESS_MS];
     let submitted = cluster.run("tree", &submitted).unwrap();
     assert_eq!(submitted.code, 0, "{submitted:?}");
-    cluster.wait_for_log(other, "the node has its first task").unwrap();
+    cluster.wait_until_unprotected().unwrap();
     let stuck = cluster.start_node("tree", &["--workers", "1", "--zk-session-timeout", "2"]).unwrap();
     cluster.wait_for_log(stuck, "the node has its first task").unwrap();
     cluster.nodes[other].signal("KILL").unwrap();

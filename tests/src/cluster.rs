@@ -250,6 +250,23 @@ impl Cluster {
         }
     }
 
+    /// Waits until a node has recorded that it is unprotected. Before that, its tasks may be on their way to it, and others
+    /// would continue them after its loss, in the same attempt.
+    ///
+    /// # Errors
+    /// If that does not happen in time.
+    pub fn wait_until_unprotected(&self) -> Result<()> {
+        let deadline = Instant::now() + SOON;
+        loop {
+            let nodes = self.json("taskwork", &["nodes"])?;
+            if nodes.as_array().is_some_and(|nodes| nodes.iter().any(|node| !node["unprotected"].is_null())) {
+                return Ok(());
+            }
+            ensure!(Instant::now() < deadline, "no node is unprotected: {nodes}\n{}", self.logs());
+            thread::sleep(LOOK_EVERY);
+        }
+    }
+
     /// Returns the log of a node.
     pub fn log(&self, node: usize) -> String {
         fs::read_to_string(&self.nodes[node].log).unwrap_or_default()
