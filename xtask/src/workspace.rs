@@ -1,11 +1,15 @@
 //! The location of the workspace, whether this is CI, and the environment of its commands.
 
 use std::{
+    collections::BTreeSet,
     env,
     ffi::{OsStr, OsString},
     path::PathBuf,
     process::Command,
 };
+
+use anyhow::{Context as _, Result};
+use serde_json::Value;
 
 /// Returns the folder with the root `Cargo.toml`.
 pub(crate) fn root() -> PathBuf {
@@ -32,6 +36,19 @@ pub(crate) fn command(program: &str) -> Command {
         command.env_remove(name);
     }
     command
+}
+
+/// Returns the names of all integration tests.
+///
+/// # Errors
+/// If cargo fails.
+pub(crate) fn test_targets() -> Result<BTreeSet<String>> {
+    let output = command("cargo").args(["metadata", "--no-deps", "--format-version", "1"]).output()?;
+    let metadata: Value = serde_json::from_slice(&output.stdout).context("cargo metadata prints no JSON")?;
+    let packages = metadata["packages"].as_array().into_iter().flatten();
+    let targets = packages.flat_map(|package| package["targets"].as_array().into_iter().flatten());
+    let tests = targets.filter(|target| target["kind"][0] == "test");
+    Ok(tests.filter_map(|target| target["name"].as_str().map(str::to_owned)).collect())
 }
 
 /// Returns the cargo that runs xtask, so that `cargo +toolchain xtask` uses that toolchain throughout.
@@ -63,6 +80,14 @@ mod tests {
     fn root_contains_workspace() {
         let manifest = std::fs::read_to_string(root().join("Cargo.toml")).expect("a manifest in the root");
         assert!(manifest.contains("[workspace]"));
+    }
+
+    #[test]
+    fn test_targets_contain_those_of_all_packages() {
+        let targets = test_targets().expect("cargo knows the workspace");
+        for name in ["integration", "scenarios", "seeds", "policy"] {
+            assert!(targets.contains(name), "{targets:?}");
+        }
     }
 
     #[test]

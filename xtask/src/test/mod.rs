@@ -3,7 +3,7 @@
 
 mod covering;
 
-use std::{num::NonZeroUsize, path::PathBuf, thread};
+use std::{collections::BTreeSet, num::NonZeroUsize, path::PathBuf, thread};
 
 use anyhow::Result;
 use clap::Args;
@@ -37,10 +37,8 @@ const BROWSER_PACKAGES: &[&str] = &["chromium", "chromium-driver"];
 /// The packages that the test of the connector to Slurm needs.
 const SLURM_PACKAGES: &[&str] = &["munge", "slurm-client", "slurmctld", "slurmd"];
 
-/// All targets except for the scenarios: integration tests are chosen by their first letters. All packages, since a choice of
-/// packages has other features of the dependencies.
-const ALL_BUT_SCENARIOS: &str =
-    "test --workspace --no-fail-fast --lib --bins --examples --benches --test [!s]* --test s[!c]*";
+/// The integration tests that compute, in virtual time or none. They run while the scenarios wait.
+const COMPUTING: &[&str] = &["long", "policy", "seeds", "workflows"];
 
 /// The tests to run.
 #[derive(Debug, Args)]
@@ -77,7 +75,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     }
     install_packages(*long)?;
     data.require(workspace::in_ci())?;
-    let outcome = step::run_all(&prepare(all_steps(*long)));
+    let outcome = step::run_all(&prepare(all_steps(*long, &workspace::test_targets()?)));
     // Repeated, since the first warning has scrolled away. In CI it was already an error.
     data.require(false)?;
     outcome
@@ -118,13 +116,24 @@ fn quick_steps() -> Vec<Step> {
     )]
 }
 
-fn all_steps(long: bool) -> Vec<Step> {
+/// All packages in each step, since a choice of packages has other features of the dependencies. `targets` are the integration
+/// tests.
+fn all_steps(long: bool, targets: &BTreeSet<String>) -> Vec<Step> {
+    let chosen = |is_chosen: &dyn Fn(&str) -> bool| -> String {
+        targets.iter().filter(|name| is_chosen(name)).map(|name| format!(" --test {name}")).collect()
+    };
+    let computing = chosen(&|name| COMPUTING.contains(&name));
+    let others = chosen(&|name| name != "scenarios" && !COMPUTING.contains(&name));
     // One failing crate must not hide the results of the others.
     let mut steps = vec![
         build(),
-        // Scenarios mostly wait, so the other tests run in the same time.
+        with_threads(Step::cargo(
+            "tests",
+            &["test --workspace --no-fail-fast --lib --bins --examples --benches", &others].concat(),
+        )),
         with_threads(Step::cargo("scenarios", "test --workspace --test scenarios")).concurrent(),
-        with_threads(Step::cargo("tests", ALL_BUT_SCENARIOS)).at_low_priority(),
+        Step::cargo("simulations", &["test --workspace --no-fail-fast", &computing].concat())
+            .at_low_priority(),
         Step::cargo("doc tests", "test --workspace --doc --no-fail-fast").at_low_priority(),
         // The other tests of the crate are compiled for nothing here, so they are not optimised.
         Step::cargo(
