@@ -25,8 +25,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     mutant(
         "forget the pause of a call after a restart of the program",
         "dataflow-framework/src/core/pauses.rs",
-        "            data.actions.push(Action::Wake { call: id, failures, pause, until_us: Some(until_us) });\n",
-        "            let _ = (pause, until_us);\n",
+        "            data.actions.push(Action::Wake { root, call: id, failures, pause, until_us: Some(until_us) });\n",
+        "            let _ = (root, pause, until_us);\n",
     ),
     mutant(
         "forget a version that a call still reads",
