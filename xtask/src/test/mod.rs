@@ -120,7 +120,8 @@ fn quick_steps() -> Vec<Step> {
 /// tests.
 fn all_steps(long: bool, targets: &BTreeSet<String>) -> Vec<Step> {
     let chosen = |is_chosen: &dyn Fn(&str) -> bool| -> String {
-        targets.iter().filter(|name| is_chosen(name)).map(|name| format!(" --test {name}")).collect()
+        let names = targets.iter().filter(|name| is_chosen(name));
+        names.flat_map(|name| [" --test ", name]).collect()
     };
     let computing = chosen(&|name| COMPUTING.contains(&name));
     let others = chosen(&|name| name != "scenarios" && !COMPUTING.contains(&name));
