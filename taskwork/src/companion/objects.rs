@@ -24,8 +24,8 @@ use crate::id::NodeId;
 
 /// Offers byte objects to other nodes, and fetches theirs. Clones share the objects, and work on any thread.
 ///
-/// An object is named by the BLAKE3 hash and the length of its content, so a fetched content is the named one, whoever
-/// has sent it. Companions send each other names in messages; the content has a lower priority than all messages. Any
+/// An object is named by the BLAKE3 hash and the length of its content, so a fetched content is the named one from
+/// every node. Companions send each other names in messages; the content has a lower priority than all messages. Any
 /// member of the same release that knows the name of an offered object can fetch it. A node that works on a job alone
 /// within one process has no other nodes: its fetches fail.
 ///
