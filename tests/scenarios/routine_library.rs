@@ -274,12 +274,7 @@ with routines.connect(sys.argv[1]) as r:
     else:
         raise AssertionError("the result violates its schema")
 "#;
-    let client = Path::new(env!("CARGO_MANIFEST_DIR")).join("../routines/clients/python");
-    let mut python = Command::new("python3");
-    python.args(["-c", script, &format!("http://{}", gateway.address)]).env("PYTHONPATH", client);
-    python.env("PYTHONDONTWRITEBYTECODE", "1");
-    let said = Running::begin(python, site.cluster.folder()).unwrap().end().unwrap();
-    assert_eq!(said.code, 0, "{}\n{}", said.err, site.cluster.logs());
+    site.run_client(&[script, &format!("http://{}", gateway.address)]);
 }
 
 #[test]

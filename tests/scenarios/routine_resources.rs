@@ -1,14 +1,8 @@
 //! Resources: files for calls of Python routines, on several nodes.
 
-use std::{
-    collections::BTreeSet,
-    fs,
-    path::{Path, PathBuf},
-    process::Command,
-};
+use std::{collections::BTreeSet, fs, path::PathBuf};
 
 use serde_json::json;
-use taskwork_tests::cluster::Running;
 
 use crate::routines::{Gateway, Site};
 
@@ -118,12 +112,7 @@ fn resource_reaches_calls_on_two_nodes_until_it_is_deleted() {
     assert_eq!((&put["name"], put["bytes"].as_u64()), (&"from.command".into(), Some(20 << 20)));
     site.start_nodes(2);
     let gateway = Gateway::start(&site.cluster);
-    let client = Path::new(env!("CARGO_MANIFEST_DIR")).join("../routines/clients/python");
-    let mut python = Command::new("python3");
-    python.args(["-c", PROGRAM, &format!("http://{}", gateway.address), file.to_str().unwrap()]);
-    python.env("PYTHONPATH", client).env("PYTHONDONTWRITEBYTECODE", "1");
-    let said = Running::begin(python, site.cluster.folder()).unwrap().end().unwrap();
-    assert_eq!(said.code, 0, "{}\n{}", said.err, site.cluster.logs());
+    site.run_client(&[PROGRAM, &format!("http://{}", gateway.address), file.to_str().unwrap()]);
     let (status, left) = gateway.get("/v1/resources");
     assert_eq!((status, left["resources"].as_array().unwrap().len()), (200, 1), "{left}");
     assert_eq!(left["resources"][0], put);

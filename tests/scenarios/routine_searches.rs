@@ -3,13 +3,12 @@
 use std::{
     fs,
     path::Path,
-    process::Command,
     thread,
     time::{Duration, Instant},
 };
 
 use serde_json::{Value, json};
-use taskwork_tests::cluster::{Running, SOON};
+use taskwork_tests::cluster::SOON;
 
 use crate::routines::{Gateway, Site};
 
@@ -127,12 +126,7 @@ with routines.connect(sys.argv[1]) as r:
         raise AssertionError("the argument is wrong")
 assert routines.Search().but(part=1).part == 1
 "#;
-    let client = Path::new(env!("CARGO_MANIFEST_DIR")).join("../routines/clients/python");
-    let mut python = Command::new("python3");
-    python.args(["-c", script, &format!("http://{}", gateway.address)]).env("PYTHONPATH", client);
-    python.env("PYTHONDONTWRITEBYTECODE", "1");
-    let ended = Running::begin(python, site.cluster.folder()).unwrap().end().unwrap();
-    assert_eq!(ended.code, 0, "{}\n{}", ended.err, site.cluster.logs());
+    site.run_client(&[script, &format!("http://{}", gateway.address)]);
 }
 
 #[test]

@@ -89,6 +89,13 @@ impl Site {
         self.cluster.start_nodes("routines", count, &options).unwrap();
     }
 
+    /// Runs a program of the Python client, with arguments.
+    pub(crate) fn run_client(&self, program_and_arguments: &[&str]) {
+        let ended =
+            Running::begin(client(program_and_arguments), self.cluster.folder()).unwrap().end().unwrap();
+        assert_eq!(ended.code, 0, "{}\n{}", ended.err, self.cluster.logs());
+    }
+
     /// Returns the noted calls, each with the processes of the nodes that have made it.
     pub(crate) fn notes(&self) -> BTreeMap<u64, Vec<u32>> {
         let mut notes = BTreeMap::<u64, Vec<u32>>::new();
@@ -397,12 +404,16 @@ with routines.connect(sys.argv[1]) as r:
     assert isinstance(futures[0].exception(), routines.CallError)
     assert [future.result()["square"] for future in futures[1:]] == [n * n for n in range(50)]
 "#;
-    let client = Path::new(env!("CARGO_MANIFEST_DIR")).join("../routines/clients/python");
+    site.run_client(&[script, &format!("http://{}", gateway.address)]);
+}
+
+/// Returns the command that runs a program of the Python client, with arguments.
+fn client(program_and_arguments: &[&str]) -> Command {
     let mut python = Command::new("python3");
-    python.args(["-c", script, &format!("http://{}", gateway.address)]).env("PYTHONPATH", client);
+    python.arg("-c").args(program_and_arguments);
+    python.env("PYTHONPATH", Path::new(env!("CARGO_MANIFEST_DIR")).join("../routines/clients/python"));
     python.env("PYTHONDONTWRITEBYTECODE", "1");
-    let said = Running::begin(python, site.cluster.folder()).unwrap().end().unwrap();
-    assert_eq!(said.code, 0, "{}\n{}", said.err, site.cluster.logs());
+    python
 }
 
 /// Returns the blocks of a document in a language.
@@ -472,10 +483,7 @@ fn guide_leads_to_results() {
         assert!(printed.contains(part), "{part}: {printed}");
     }
     assert!(printed.lines().last().unwrap().starts_with("0.0314"), "by the program in C: {printed}");
-    let mut python = Command::new("python3");
-    let client = Path::new(env!("CARGO_MANIFEST_DIR")).join("../routines/clients/python");
     let program =
         blocks(document, "python")[1].replace("connect()", &format!("connect('http://{}')", gateway.address));
-    python.args(["-c", &program]).env("PYTHONPATH", client).env("PYTHONDONTWRITEBYTECODE", "1");
-    assert!(command(python).starts_with("3.14159265"));
+    assert!(command(client(&[&program])).starts_with("3.14159265"));
 }

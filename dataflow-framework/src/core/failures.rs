@@ -19,7 +19,7 @@ use crate::{
 pub(super) struct Failures {
     /// The failures of calls of the program, by the numbers of the calls.
     all: Vec<Failure>,
-    /// Those that the program may not have received, in the order of their occurrence.
+    /// The failures that the program may not have received, in the order of their occurrence.
     unseen: Vec<Failure>,
     /// The failure that ends the program immediately.
     pub(super) fatal: Option<Failure>,
@@ -34,7 +34,7 @@ impl Failures {
         self.unseen.push(failure);
     }
 
-    /// Returns the failures of these calls.
+    /// Returns the failures of a range of calls.
     pub(super) fn of(&self, calls: Range<CallId>) -> &[Failure] {
         let at = |end: CallId| self.all.partition_point(|failure| failure.call() < end);
         let start = at(calls.start);

@@ -74,7 +74,7 @@ impl Queue {
         !self.is_told
     }
 
-    /// Returns the next call, after the removal of those before it that no longer wait.
+    /// Removes the first calls that no longer wait, and returns the next call.
     fn first(&mut self, calls: &Calls) -> Option<Key> {
         let first = |queue: &Self| queue.nested.first(queue.ready.priority()).or_else(|| queue.ready.first());
         let mut key = first(self);

@@ -105,8 +105,8 @@ struct Marks {
 }
 
 impl Marks {
-    /// Returns the mark of the last call, and some of those before; `None` if they are unchanged, unless all are
-    /// requested.
+    /// Returns the mark of the last call and a sample of the earlier marks. If they are unchanged, returns `None` unless
+    /// `even_unchanged`.
     fn take_some(&mut self, even_unchanged: bool) -> Option<Vec<(CallId, Mark)>> {
         let (call, mark) = self.last?;
         let before = self.some.last_key_value().map(|(before, _)| *before);

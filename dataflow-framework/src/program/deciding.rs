@@ -15,7 +15,7 @@ use crate::{
     value::Value,
 };
 
-/// Information for a later run of the program, whose result does not depend on it.
+/// Hints for a later run of the program. They do not affect its result.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Note {
     /// Marks with which the later run is compared.

@@ -29,15 +29,13 @@ const PATIENCE: Duration = Duration::from_secs(15);
 /// The maximum number of documents requested at the same time.
 const REQUESTS_MAX: usize = 2;
 
+/// A document that is being made.
+pub(super) type Making<'a> = Pin<Box<dyn Future<Output = Result<Document, Failed>> + Send + 'a>>;
+
 /// Requests documents of jobs.
 pub(super) trait Library: Send + Sync {
     /// Returns a document of a job, in a bounded time.
-    fn document<'a>(
-        &'a self,
-        job: &'a JobId,
-        name: &'a str,
-        about: Option<&'a str>,
-    ) -> Pin<Box<dyn Future<Output = Result<Document, Failed>> + Send + 'a>>;
+    fn document<'a>(&'a self, job: &'a JobId, name: &'a str, about: Option<&'a str>) -> Making<'a>;
 }
 
 /// Returns a library that asks the nodes of a cluster.
@@ -46,12 +44,7 @@ pub(super) fn by_client(client: &Client) -> Arc<dyn Library> {
 }
 
 impl Library for Client {
-    fn document<'a>(
-        &'a self,
-        job: &'a JobId,
-        name: &'a str,
-        about: Option<&'a str>,
-    ) -> Pin<Box<dyn Future<Output = Result<Document, Failed>> + Send + 'a>> {
+    fn document<'a>(&'a self, job: &'a JobId, name: &'a str, about: Option<&'a str>) -> Making<'a> {
         Box::pin(async move { Ok(Client::document(self, job, name, about, DOCUMENT_TIMEOUT).await?) })
     }
 }

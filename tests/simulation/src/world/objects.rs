@@ -68,25 +68,25 @@ impl State {
         });
     }
 
-    /// Continues with `what` at the receiving node, after a cut of the connection to it has ended. If it is silent for too
-    /// long, both sides keep their part until they consider the connection broken.
+    /// Delivers `part` to the receiving node once the connection to it is not cut. After `IDLE_MS` the connection is broken,
+    /// and the part is lost.
     fn cross<T: Send + 'static>(
         &mut self,
         (from, to): (NodeId, NodeId),
         waited_ms: u64,
-        what: T,
+        part: T,
         then: impl FnOnce(&mut Self, T) + Send + 'static,
     ) {
         let machines = (self.machines.of(from), self.machines.of(to));
         let (Some(sender), Some(receiver)) = machines else { return };
         if self.machines.is_dead(receiver) || self.machines.is_dead(sender) || self.inbox(to).is_none() {
-            return self.after(IDLE_MS - waited_ms, move |_| drop(what));
+            return self.after(IDLE_MS - waited_ms, move |_| drop(part));
         }
         if !self.is_cut(sender, receiver) {
-            return self.at(receiver, move |state| then(state, what));
+            return self.at(receiver, move |state| then(state, part));
         }
         if waited_ms < IDLE_MS {
-            self.after(AGAIN_MS, move |state| state.cross((from, to), waited_ms + AGAIN_MS, what, then));
+            self.after(AGAIN_MS, move |state| state.cross((from, to), waited_ms + AGAIN_MS, part, then));
         }
     }
 }

@@ -1,8 +1,8 @@
 //! The program of a simulated node: a thread that runs only while the rest of the simulation is blocked.
 //!
 //! The simulator has one thread, which executes one event after another. A program waits in the middle of its
-//! code, so it needs another thread; but only the thread whose *turn* it is runs. The program passes the turn
-//! back where it would wait, and gets it again in virtual time, when its condition may have become true.
+//! code, so it needs another thread. Only the thread with the *turn* runs. The program returns the turn
+//! where it would wait, and gets it again in virtual time, when its condition may have become true.
 
 use std::{
     cell::RefCell,

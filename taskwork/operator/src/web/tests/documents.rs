@@ -1,6 +1,6 @@
 //! Documents of jobs on request.
 
-use std::{pin::Pin, sync::mpsc, thread};
+use std::{sync::mpsc, thread};
 
 use axum::http::StatusCode;
 use taskwork::{
@@ -10,18 +10,16 @@ use taskwork::{
 use tokio::sync::Semaphore;
 
 use super::*;
-use crate::web::{actions::Failed, documents::Library};
+use crate::web::{
+    actions::Failed,
+    documents::{Library, Making},
+};
 
 /// A library with one document.
 struct Fake;
 
 impl Library for Fake {
-    fn document<'a>(
-        &'a self,
-        job: &'a JobId,
-        name: &'a str,
-        about: Option<&'a str>,
-    ) -> Pin<Box<dyn Future<Output = Result<Document, Failed>> + Send + 'a>> {
+    fn document<'a>(&'a self, job: &'a JobId, name: &'a str, about: Option<&'a str>) -> Making<'a> {
         Box::pin(async move {
             let text = format!("{name} of {job} about {about:?}");
             match name {
@@ -39,12 +37,7 @@ struct Slow {
 }
 
 impl Library for Slow {
-    fn document<'a>(
-        &'a self,
-        _: &'a JobId,
-        _: &'a str,
-        _: Option<&'a str>,
-    ) -> Pin<Box<dyn Future<Output = Result<Document, Failed>> + Send + 'a>> {
+    fn document<'a>(&'a self, _: &'a JobId, _: &'a str, _: Option<&'a str>) -> Making<'a> {
         Box::pin(async move {
             self.requested.send(()).unwrap();
             self.finish.acquire().await.unwrap().forget();

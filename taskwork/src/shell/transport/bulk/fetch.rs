@@ -54,8 +54,8 @@ impl<'a, S: Sink> Fetch<'a, S> {
             for owner in owners() {
                 let before = self.got;
                 let waiting = Instant::now();
-                // Only during a transfer, whose steps have deadlines: a patient fetch of a missing object stops no
-                // other one.
+                // Held only during a transfer, where each step has a deadline. A patient fetch of a missing object
+                // must not stop other fetches.
                 let place = self.state.fetching.acquire().await.expect("it is never closed");
                 came += waiting.elapsed();
                 let fetched = self.fetch_rest(owner).await;
