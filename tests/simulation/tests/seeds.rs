@@ -53,6 +53,19 @@ fn share_by_weight(kind: &str, tolerance: f64) {
     }
 }
 
+/// The number of seeds in which objects of companions meet the faults.
+const OBJECT_SEEDS: u64 = 60;
+
+#[test]
+fn objects_of_companions_are_fetched_and_meet_faults() {
+    let mut missing = BTreeSet::from(["answered", "ends", "the connection breaks"]);
+    for seed in 300_000..300_000 + OBJECT_SEEDS {
+        let trace = campaign::replay(seed, None, &BTreeSet::new(), false, true).trace;
+        missing.retain(|event| !trace.iter().any(|line| line.ends_with(&format!("object: {event}"))));
+    }
+    assert!(missing.is_empty(), "no such event of an object in {OBJECT_SEEDS} seeds: {missing:?}");
+}
+
 #[test]
 fn jobs_share_workers_by_weight() {
     share_by_weight("Weights", 0.01);

@@ -1,5 +1,5 @@
 //! Companions: a node has at most one for a job; it receives only messages that another companion of the same
-//! job has sent to it; and it is asked to rescue its data before its node leaves the job.
+//! job has sent to it; an object that it fetches has the offered content; and it is asked to rescue its data before its node leaves the job.
 
 use std::collections::BTreeSet;
 
@@ -60,6 +60,11 @@ impl CompanionsAreKept {
             Step::Hears { from, content } => {
                 if !self.sent.contains(&(from, node, its.1, content)) {
                     return Err(format!("{node} hears {content} of {from} for {job}, which was not sent"));
+                }
+            }
+            Step::Fetches { from, is_right } => {
+                if !is_right {
+                    return Err(format!("{node} has fetched another content than {from} offers for {job}"));
                 }
             }
             Step::Rescues => drop(self.asked.insert(its)),

@@ -1,12 +1,12 @@
-//! The companions of the simulated jobs: they greet each other and answer. Asked to rescue their data, they
-//! take some time although they have none. Some read nothing for a while, and some never report that they
+//! The companions of the simulated jobs: they greet each other and answer. A greeted companion fetches an object of
+//! the other one. Asked to rescue their data, they take some time although they have none. Some read nothing for a while, and some never report that they
 //! have rescued everything.
 
 use std::{cell::RefCell, time::Duration};
 
 use taskwork::{
     NodeId,
-    companion::{CompanionContext, CompanionEvent},
+    companion::{CompanionContext, CompanionEvent, FetchError, Fetching, ObjectHasher},
 };
 use tokio::time;
 
@@ -26,6 +26,12 @@ pub(crate) enum Step {
     Hears {
         from: NodeId,
         content: u64,
+    },
+    /// It has fetched the object of another companion.
+    Fetches {
+        from: NodeId,
+        /// Whether its content is the offered one.
+        is_right: bool,
     },
     Rescues,
     Ends,
@@ -65,11 +71,30 @@ impl Drop for Note {
     }
 }
 
+/// Returns the content of a node's object: empty, or of up to four chunks.
+fn object(node: NodeId) -> Vec<u8> {
+    let bytes = [0, 1_000, 70_000, 200_000][usize::try_from(node.0 % 4).unwrap_or_default()];
+    (0_u64..).flat_map(|number| (number ^ node.0).to_le_bytes()).take(bytes).collect()
+}
+
+/// The maximum time without a byte of a fetched object, in milliseconds.
+const PATIENCE_MS: u64 = 2_000;
+
 /// The number of answers to a greeting.
 const ANSWERS: u64 = 3;
 
 /// The time for which an unwilling companion reads nothing, in milliseconds.
 const DEAF_MS: u64 = 400;
+
+/// Waits for the end of a fetch; forever if there is none.
+async fn fetched(
+    fetching: &mut Option<(NodeId, Fetching<Vec<u8>>)>,
+) -> (NodeId, Result<Vec<u8>, FetchError>) {
+    match fetching {
+        Some((from, fetching)) => (*from, fetching.await),
+        None => std::future::pending().await,
+    }
+}
 
 /// Runs a companion to its end.
 pub(super) async fn run(mut cx: CompanionContext) -> Result<(), String> {
@@ -85,8 +110,26 @@ pub(super) async fn run(mut cx: CompanionContext) -> Result<(), String> {
         // The receiver may be gone, which needs no handling.
         let _ = messenger.send(to, content.to_le_bytes().to_vec());
     };
+    let _offer = cx.objects().offer(object(node));
     let (mut greetings, mut kept) = (0, Vec::new());
-    while let Some(event) = cx.next().await {
+    // At most one fetch at a time.
+    let mut fetching = None;
+    loop {
+        let event = tokio::select! {
+            biased;
+            event = cx.next() => match event {
+                Some(event) => event,
+                None => break,
+            },
+            (from, fetched) = fetched(&mut fetching) => {
+                fetching = None;
+                // The owner may be gone.
+                if let Ok(fetched) = fetched {
+                    note.of(Step::Fetches { from, is_right: fetched == object(from) });
+                }
+                continue;
+            }
+        };
         match event {
             CompanionEvent::Joined { node } => {
                 greetings += 1;
@@ -97,6 +140,14 @@ pub(super) async fn run(mut cx: CompanionContext) -> Result<(), String> {
                 note.of(Step::Hears { from, content });
                 if content & 0xff > 0 {
                     send(from, content - 1);
+                }
+                if content & 0xff == ANSWERS && fetching.is_none() {
+                    // The name is known here, since all companions can compute all objects.
+                    let mut hasher = ObjectHasher::new();
+                    hasher.add(&object(from));
+                    let name = hasher.name();
+                    let patience = Duration::from_millis(PATIENCE_MS);
+                    fetching = Some((from, cx.objects().fetch(name, move || vec![from], patience)));
                 }
             }
             CompanionEvent::Rescue(rescue) => {
