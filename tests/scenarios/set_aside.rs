@@ -12,7 +12,7 @@ use std::{
 use serde_json::Value;
 use taskwork_tests::{
     cluster::{Cluster, CommandOutput, SOON},
-    tree::Tree,
+    tree::{DEADLY_DEPTH, Tree},
 };
 
 const DEPTH: u32 = 13;
@@ -24,9 +24,10 @@ const PATIENT: &str = "60";
 const HASTY: &str = "4";
 /// The number of nodes in a row that a task may crash.
 const CRASHES: u64 = 3;
-/// The maximum number of lost nodes. The first nodes may find the deadly state in a task that was split off
-/// and not yet written, so that another task is continued.
-const LOSSES_MAX: u64 = 12;
+/// The maximum number of lost nodes. Each task that holds the deadly state starts at a deeper level than the task
+/// that it was split off from. At each level at most `CRASHES - 1` losses count, and one more before the task
+/// was written, which counts for none.
+const LOSSES_MAX: u64 = CRASHES * DEADLY_DEPTH as u64;
 /// The maximum duration of a job that loses nodes one after the other, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(240);
 

@@ -333,7 +333,7 @@ pub struct Arguments {
 }
 
 /// The level of the deadly state.
-const DEADLY_DEPTH: u32 = 7;
+pub const DEADLY_DEPTH: u32 = 7;
 
 /// The program `tree`.
 #[derive(Debug)]
