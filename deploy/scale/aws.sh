@@ -24,7 +24,7 @@ create) # OFFER COUNT KEY
           TASKWORK_ZK_AUTH /etc/taskwork/credentials TASKWORK_ZK_TLS_CA /etc/taskwork/ca.pem NOTICE aws
       echo 'token=$(curl -sX PUT http://169.254.169.254/latest/api/token -H "X-aws-ec2-metadata-token-ttl-seconds: 60")'
       echo 'TASKWORK_MACHINE=$(curl -sH "X-aws-ec2-metadata-token: $token" http://169.254.169.254/latest/meta-data/instance-id)'
-      cat user-data.sh; } > "$data"
+      cat user-data.txt; } > "$data"
     market=()
     [ "${2%-spot}" = "$2" ] || market=(--instance-market-options MarketType=spot)
     tags="{Key=taskwork-cluster,Value=$TASKWORK_CLUSTER},{Key=taskwork-key,Value=$4},{Key=taskwork-offer,Value=$2}"

@@ -20,7 +20,7 @@ create) # OFFER COUNT KEY
       printf '%s=%q\n' TASKWORK_ZK "$TASKWORK_ZK" TASKWORK_CLUSTER "$TASKWORK_CLUSTER" TASKWORK_LABELS "$TASKWORK_LABELS" \
           TASKWORK_ZK_AUTH /etc/taskwork/credentials TASKWORK_ZK_TLS_CA /etc/taskwork/ca.pem NOTICE azure
       echo 'TASKWORK_MACHINE=$(hostname -s)'
-      cat user-data.sh; } > "$data"
+      cat user-data.txt; } > "$data"
     spot=()
     [ "${2%-spot}" = "$2" ] || spot=(--priority Spot --eviction-policy Delete)
     for number in $(seq "$3"); do

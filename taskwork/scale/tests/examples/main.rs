@@ -44,7 +44,7 @@ impl Example {
         // Copied by another process: a child that another test forks at this time would keep a file of this process
         // open for writing, and such a file cannot be executed.
         let scripts =
-            [&format!("{name}.sh"), "user-data.sh"].map(|file| here(&format!("../../deploy/scale/{file}")));
+            [&format!("{name}.sh"), "user-data.txt"].map(|file| here(&format!("../../deploy/scale/{file}")));
         assert!(Command::new("cp").args(scripts).arg(folder.path()).status().unwrap().success());
         fs::write(folder.path().join("hosts"), "h1\nh2\nh3\n").unwrap();
         let text = fs::read_to_string(here(&format!("../../deploy/scale/{name}.json"))).unwrap();
