@@ -103,8 +103,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     }
     finish(arguments, &first)?;
     if arguments.trial {
-        let trial = ["-eu", "-c", include_str!("trial.sh"), "trial"].map(str::to_owned);
-        succeed(Command::new("timeout").args(["600", "sh"]).args(trial).arg(&first).arg(&origin.commit))?;
+        let script = work.join("trial.sh");
+        fs::write(&script, include_str!("trial.sh"))?;
+        succeed(Command::new("timeout").args(["600", "sh"]).arg(script).arg(&first).arg(&origin.commit))?;
     }
     let out = arguments.out.clone().unwrap_or_else(|| target.join("release-artefacts"));
     if out.exists() {
