@@ -106,7 +106,7 @@ async fn operator_actions_work_in_browser() {
         browser.run(&format!("location.hash = '#/{name}'")).await;
         browser.wait_for("There is no such page").await;
         browser.run("location.hash = '#/jobs'").await;
-        browser.wait_for("Why it waits").await;
+        browser.wait_for("Owner").await;
     }
     assert_eq!(cluster.run("taskwork", &["cancel", id]).unwrap().code, 0);
     browser.end().await;

@@ -105,12 +105,14 @@ async fn browser_shows_cluster_events() {
     cluster.start_nodes("tree", 1, &options).unwrap();
     let name = |cluster: &Cluster, node| cluster.name_of(node).unwrap();
     let third = name(&cluster, 2);
-    browser.wait_for(&format!("Node {third} has joined")).await;
+    let nodes = cluster.json("taskwork", &["nodes"]).unwrap();
+    let host = nodes[0]["host"].as_str().unwrap();
+    browser.wait_for(&format!("Node {third} on {host} has joined")).await;
     cluster.signal_nodes(&[2], "TERM").unwrap();
     cluster.nodes[2].wait().unwrap();
-    browser.wait_for(&format!("Node {third} has left")).await;
+    browser.wait_for(&format!("Node {third} on {host} has left")).await;
     cluster.kill_nodes(&[1]).unwrap();
-    browser.wait_for(&format!("Node {} was lost", name(&cluster, 1))).await;
+    browser.wait_for(&format!("Node {} on {host} was lost", name(&cluster, 1))).await;
     // A warning names the node, and can be dismissed.
     browser.run("location.hash = '#/'").await;
     let warning = "was lost; others continue its work";

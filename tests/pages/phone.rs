@@ -14,7 +14,8 @@ async fn pages_fit_the_screen_of_a_phone() {
     cluster.start_nodes("tree", 2, &["--workers", "1", "--label", "zone=a"]).unwrap();
     assert_eq!(cluster.run("tree", &["submit", "14", "--wait"]).unwrap().code, 0);
     let submitted = cluster.run("tree", &["submit", "40", "--spin", "100", "--priority", "1"]).unwrap();
-    assert_eq!(cluster.run("tree", &["submit", "40", "--name", "waits"]).unwrap().code, 0);
+    let waits = ["submit", "40", "--name", "waits", "--after", submitted.out.trim()];
+    assert_eq!(cluster.run("tree", &waits).unwrap().code, 0);
     let mut dashboard = cluster.begin("taskwork", &["dashboard", "--listen", "127.0.0.1:0"]).unwrap();
     let browser = Browser::phone().await;
     browser.open(&url(&mut dashboard)).await;
