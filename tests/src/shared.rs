@@ -9,7 +9,7 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, anyhow};
-use zk::{Connect, CreateMode, Store as _};
+use zk::{Connect, CreateMode};
 use zk_server::{Servers, Setup};
 
 /// The address of the server, which is started once. It exits with this process.

@@ -1,4 +1,5 @@
-//! Connection settings for ZooKeeper: address, time limits, credentials and TLS.
+//! Connection settings for ZooKeeper: address, time limits, credentials and TLS. Instead of a ZooKeeper, they can contain a
+//! tree within this process.
 
 use std::{
     fmt,
@@ -15,13 +16,15 @@ use zookeeper_client::{self as zookeeper, Client, Connector, SessionInfo};
 
 use crate::{
     client::ServerStore,
+    durable,
+    memory::MemoryTree,
     retry::{Policy, Retry},
     secret::{SecretError, read_secret},
-    store::Store as _,
+    store::Store,
     tree::CHROOT_BYTES_MAX,
 };
 
-/// The address of a ZooKeeper, with time limits and credentials.
+/// The address of a ZooKeeper, with time limits and credentials; or a tree within this process.
 #[derive(Debug, Clone)]
 pub struct Connect {
     /// The servers: `host:port,host:port/chroot`. The port defaults to 2181; the chroot is optional.
@@ -37,6 +40,8 @@ pub struct Connect {
     pub credentials: Option<Credentials>,
     /// The TLS settings; `None` connects without encryption.
     pub tls: Option<Tls>,
+    /// The tree that is opened instead of a ZooKeeper: see [`in_memory`](Self::in_memory).
+    pub tree: Option<MemoryTree>,
 }
 
 /// A user and a password, for ZooKeeper's scheme `digest`. Never printed.
@@ -135,18 +140,41 @@ impl Connect {
             request_timeout: Duration::from_secs(5),
             credentials: None,
             tls: None,
+            tree: None,
         }
+    }
+
+    /// Creates settings for a new tree in the memory of this process. Their copies open the same tree.
+    pub fn in_memory() -> Self {
+        Self::embedded(MemoryTree::new())
+    }
+
+    /// Creates settings for the tree in a folder, which survives the process. The folder is locked until the last copy
+    /// of the settings, and the last session, is dropped.
+    ///
+    /// # Errors
+    /// See [`durable::open`].
+    pub fn in_folder(folder: &Path) -> Result<Self, durable::OpenError> {
+        Ok(Self::embedded(durable::open(folder)?))
+    }
+
+    fn embedded(tree: MemoryTree) -> Self {
+        Self { tree: Some(tree), ..Self::new("this process") }
     }
 
     /// Starts a session.
     ///
     /// # Errors
     /// See [`ConnectError`].
-    pub async fn open(&self) -> Result<Arc<ServerStore>, ConnectError> {
+    pub async fn open(&self) -> Result<Arc<dyn Store>, ConnectError> {
+        if let Some(tree) = &self.tree {
+            return Ok(tree.connect());
+        }
         self.check_hosts()?;
         // Bad TLS settings are reported at once.
         self.connector()?;
-        time::timeout(self.connect_timeout, self.insist()).await.unwrap_or_else(|_| Err(self.unreachable()))
+        let opened = time::timeout(self.connect_timeout, self.insist()).await;
+        Ok(opened.unwrap_or_else(|_| Err(self.unreachable()))?)
     }
 
     /// Retries until a server answers: the client gives up after each round of all servers.

@@ -6,7 +6,7 @@ pub use crate::manual::Man;
 pub use crate::{
     build::BuildArguments,
     failure::{print, tell},
-    interrupts::{Notes, interruptible},
+    interrupts::{Endings, Notes, interruptible},
     log::{Level, LogArguments},
     manual::{Completions, completions, with_notes},
     naming::submitter,

@@ -77,11 +77,15 @@ const PROCESSOR_TIME: i32 = 24;
 /// The signals that request an orderly exit: Ctrl-C, SIGTERM, SIGHUP (the terminal or the connection was closed), and
 /// those by which batch systems announce the end of a job: SIGUSR1, SIGUSR2 and SIGXCPU. SIGQUIT is not one of them: it
 /// terminates a process at once.
-pub(crate) struct Endings(Vec<(SignalKind, Signal)>);
+#[derive(Debug)]
+pub struct Endings(Vec<(SignalKind, Signal)>);
 
 impl Endings {
     /// Listens for the signals, except for those that the process was started to ignore (`nohup`).
-    pub(crate) fn listen() -> Result<Self, Failure> {
+    ///
+    /// # Errors
+    /// If the signals cannot be listened for.
+    pub fn listen() -> Result<Self, Failure> {
         let always = [SignalKind::interrupt(), SignalKind::terminate()];
         let others = [
             SignalKind::hangup(),
@@ -98,7 +102,7 @@ impl Endings {
     }
 
     /// Waits for the next signal. SIGXCPU is reported once, since the kernel repeats it.
-    pub(crate) async fn next(&mut self) {
+    pub async fn next(&mut self) {
         let arrived = poll_fn(|cx| {
             let arrived = self.0.iter_mut().position(|(_, signal)| signal.poll_recv(cx).is_ready());
             arrived.map_or(Poll::Pending, Poll::Ready)

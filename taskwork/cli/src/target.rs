@@ -100,6 +100,11 @@ impl Patience {
 }
 
 impl ClusterArguments {
+    /// Returns whether servers are given.
+    pub fn has_servers(&self) -> bool {
+        self.zk.is_some()
+    }
+
     /// Returns the connection settings.
     ///
     /// # Errors

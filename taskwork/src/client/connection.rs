@@ -98,7 +98,7 @@ impl Connection {
         observer: Option<OutageObserver>,
     ) -> Result<Self, ClientError> {
         let deadline = Instant::now() + connect.connect_timeout;
-        let store: Arc<dyn Store> = loop {
+        let store = loop {
             match connect.open().await {
                 Ok(store) => break store,
                 // A server that shuts down at this moment is a temporary failure.

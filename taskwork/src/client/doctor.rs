@@ -6,7 +6,6 @@ use std::{
     collections::BTreeMap,
     io::{self, Read as _, Write as _},
     net::{TcpStream, ToSocketAddrs as _},
-    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -67,7 +66,6 @@ pub async fn diagnose(connect: &Connect, cluster: &str) -> Result<Vec<Finding>, 
     encryption(connect, &mut findings);
     match connect.open().await {
         Ok(store) => {
-            let store: Arc<dyn Store> = store;
             let looked = look(&*store, connect, &cluster, &mut findings).await;
             if let Err(error) = store.close().await {
                 tracing::debug!(%error, "the session will expire");

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tokio::time;
-use zk::{ClusterPaths, Connect, ConnectError, Store as _};
+use zk::{ClusterPaths, Connect, ConnectError};
 
 use super::{BoxFuture, Client, ClientError};
 use crate::{report::JobError, shell::observe::Observation, view::Event};

@@ -206,7 +206,7 @@ impl Platform for Machine {
         Box::pin(async {
             // Before a session is opened, which would have to be kept alive during the lookup.
             self.find().await?;
-            Ok(self.connect.open().await? as Arc<dyn Store>)
+            Ok(self.connect.open().await?)
         })
     }
 
