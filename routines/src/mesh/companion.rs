@@ -13,7 +13,10 @@ use std::{
 };
 
 use serde_json::value::RawValue;
-use taskwork::companion::{CompanionContext, CompanionEvent, Rescue};
+use taskwork::{
+    NodeId,
+    companion::{CompanionContext, CompanionEvent, Rescue},
+};
 use tokio::{
     sync::mpsc::{self, UnboundedReceiver, UnboundedSender},
     time::{Instant, MissedTickBehavior, interval},
@@ -58,6 +61,11 @@ pub(super) async fn run(
         ended,
         progress: provider.upgrade().map(|calls| calls.0.clone()).unwrap_or_default(),
     };
+    if host.is_some() {
+        // A process may be a gateway as well, which then has no other node.
+        shell.callee.on_joined(cx.node());
+        shell.caller.on_joined(cx.node());
+    }
     cx.set_status_provider(provider);
     companions().insert(cx.job().clone(), requests.clone());
     let (mut ticks, mut rescue) = (interval(TICK), None);
@@ -129,12 +137,7 @@ impl Shell {
                 let Some(message) = Message::decode(&bytes) else {
                     return tracing::warn!(%from, "a message of a companion is damaged");
                 };
-                self.set_warm();
-                if message.is_of_caller() {
-                    self.callee.on_message(from, message, now_ms);
-                } else {
-                    self.caller.on_message(from, message, now_ms);
-                }
+                self.on_message(from, message);
             }
             CompanionEvent::Refused { to, number, .. } => self.caller.on_refused(to, number, now_ms),
             CompanionEvent::Rescue(asked) => {
@@ -142,6 +145,16 @@ impl Shell {
                 *rescue = Some(asked);
             }
             _ => {}
+        }
+    }
+
+    fn on_message(&mut self, from: NodeId, message: Message) {
+        let now_ms = self.now_ms();
+        self.set_warm();
+        if message.is_of_caller() {
+            self.callee.on_message(from, message, now_ms);
+        } else {
+            self.caller.on_message(from, message, now_ms);
         }
     }
 
@@ -175,24 +188,26 @@ impl Shell {
         self.caller.on_tick(now_ms);
     }
 
-    /// Executes the effects of the state machines, which may have further ones.
+    /// Executes the effects of the state machines, which may have further ones. Messages to this node do not leave it.
     fn execute(&mut self, cx: &CompanionContext) {
-        for effect in self.callee.take_effects() {
-            match effect {
-                callee::Effect::Send(to, message) => drop(cx.messenger().send(to, message.encode())),
-                callee::Effect::Start(key, spec) => self.run_call(key, spec),
-                callee::Effect::Stop(key) => {
-                    self.running.get(&key).inspect(|stop| stop.store(true, Release));
-                }
-            }
-        }
         loop {
-            let effects = self.caller.take_effects();
-            if effects.is_empty() {
+            let (callee, caller) = (self.callee.take_effects(), self.caller.take_effects());
+            if callee.is_empty() && caller.is_empty() {
                 break;
             }
-            for effect in effects {
+            for effect in callee {
                 match effect {
+                    callee::Effect::Send(to, message) if to == cx.node() => self.on_message(to, message),
+                    callee::Effect::Send(to, message) => drop(cx.messenger().send(to, message.encode())),
+                    callee::Effect::Start(key, spec) => self.run_call(key, spec),
+                    callee::Effect::Stop(key) => {
+                        self.running.get(&key).inspect(|stop| stop.store(true, Release));
+                    }
+                }
+            }
+            for effect in caller {
+                match effect {
+                    caller::Effect::Send(to, message) if to == cx.node() => self.on_message(to, message),
                     caller::Effect::Send(to, message) => {
                         let sent = cx.messenger().send(to, message.encode()).ok();
                         if let Message::Call { number, .. } = message {
