@@ -16,7 +16,7 @@ use std::{
 };
 
 use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
-use serde_json::{json, value::RawValue};
+use serde_json::{Value, json, value::RawValue};
 use taskwork::{
     Client, JobId, Labels, Release,
     node::{Kinds, LabelError},
@@ -42,11 +42,12 @@ use crate::{
     gateway::BODY_BYTES_MAX,
     host::Host,
     mesh::{self, Direct},
-    order::{Space, Work},
+    order::Work,
     package::{Package, is_name},
-    request,
+    reduce::Reduction,
     resource::Resource,
     search::{self, Foreign},
+    space::{self, Space},
     service::{SUCCESSFUL, Service},
     store::{Outcome, Store, StoreError},
     wire::check_value,
@@ -183,9 +184,14 @@ struct Map {
     /// Call it with each integer from FROM to TO, excluding TO.
     #[arg(long, value_name = "FROM..TO", value_parser = integers, allow_hyphen_values = true)]
     range: Option<(i64, i64)>,
-    /// Call it with each element of a list in this JSON file; - is standard input.
+    /// Call it with each point of a space in this JSON file: a list, or an object with range, list, product, zip or file.
+    /// - is standard input.
     #[arg(long, value_name = "FILE", conflicts_with = "range", required_unless_present = "range")]
     arguments: Option<PathBuf>,
+    /// Print only these numbers of the results, which are numbers then, as one line of JSON; several are separated by
+    /// commas.
+    #[arg(long, value_name = "NUMBER", value_delimiter = ',')]
+    reduce: Vec<Reduction>,
     /// Print one JSON object with the job and all outcomes.
     #[arg(long)]
     json: bool,
@@ -344,15 +350,18 @@ impl Access {
         })
     }
 
-    /// Submits a job and waits for it; prints the outcomes by `show`.
+    /// Submits a job and waits for it; prints the outcomes by `show`, unless they are reduced.
     fn outcomes(
         &self,
         routine: &str,
-        space: Space,
+        work: Work,
         show: impl FnMut(&str) -> Result<(), Failure>,
     ) -> Result<Ran, Failure> {
         self.run(Level::Warn, async |service, _| {
-            let ran = succeed(&service, routine, Work::Calls(space)).await?;
+            let ran = succeed(&service, routine, work).await?;
+            if ran.reduced.is_some() {
+                return Ok(ran);
+            }
             let mut show = show;
             let results = service.results(&ran.job).await?;
             let mut from = 0;
@@ -370,6 +379,10 @@ impl Access {
 struct Ran {
     job: JobId,
     routine: String,
+    /// The numbers of its results, if they are reduced.
+    reduced: Option<Value>,
+    /// The number of failed calls.
+    failed: u64,
 }
 
 impl Ran {
@@ -388,7 +401,8 @@ async fn succeed(service: &Service, routine: &str, work: Work) -> Result<Ran, Fa
         note(&format!("{routine} is {}", status.routine));
     }
     if status.state == SUCCESSFUL {
-        return Ok(Ran { job: id, routine: status.routine });
+        let failed = status.tally.iter().flat_map(|tally| tally.failed.values()).sum();
+        return Ok(Ran { job: id, routine: status.routine, reduced: status.reduced, failed });
     }
     let reason = status.reason.unwrap_or_default();
     Err(Failure::failed(format!("job {id} is {}: {reason}", status.state)))
@@ -422,7 +436,8 @@ fn call(arguments: &Call) -> Result<ExitCode, Failure> {
     let argument = parse(&arguments.argument)?;
     let space = Space::List(vec![argument.get().to_owned()]);
     let mut outcome = String::new();
-    let ran = arguments.access.outcomes(&arguments.routine, space, |json| {
+    let work = Work::Calls { space, reduce: Vec::new() };
+    let ran = arguments.access.outcomes(&arguments.routine, work, |json| {
         json.clone_into(&mut outcome);
         Ok(())
     })?;
@@ -455,13 +470,13 @@ fn unindexed(outcome: &str) -> String {
 
 fn map(arguments: &Map) -> Result<ExitCode, Failure> {
     let space = match (arguments.range, &arguments.arguments) {
-        (Some((from, to)), _) => request::range(from, to),
-        (None, Some(file)) => request::space(&read(file)?),
+        (Some((from, to)), _) => space::range(from, to),
+        (None, Some(file)) => space::parse(&read(file)?),
         (None, None) => Err("give --range or --arguments".to_owned()),
     };
-    let (mut failed, mut lines) = (0_u64, Vec::new());
-    let ran = arguments.access.outcomes(&arguments.routine, space.map_err(Failure::usage)?, |json| {
-        failed += u64::from(unindexed(json).starts_with("{\"error\""));
+    let work = Work::Calls { space: space.map_err(Failure::usage)?, reduce: arguments.reduce.clone() };
+    let mut lines = Vec::new();
+    let ran = arguments.access.outcomes(&arguments.routine, work, |json| {
         if arguments.json {
             lines.push(json.to_owned());
         } else {
@@ -469,11 +484,14 @@ fn map(arguments: &Map) -> Result<ExitCode, Failure> {
         }
         Ok(())
     })?;
-    if arguments.json {
-        print(&format!("{},\"results\":[{}]}}\n", ran.head(), lines.join(",")));
+    match (&ran.reduced, arguments.json) {
+        (Some(reduced), false) => print(&format!("{reduced}\n")),
+        (Some(reduced), true) => print(&format!("{},\"reduced\":{reduced}}}\n", ran.head())),
+        (None, true) => print(&format!("{},\"results\":[{}]}}\n", ran.head(), lines.join(","))),
+        (None, false) => {}
     }
-    if failed > 0 {
-        tell(format_args!("error: {failed} calls of job {} have failed", ran.job));
+    if ran.failed > 0 {
+        tell(format_args!("error: {} calls of job {} have failed", ran.failed, ran.job));
         return Ok(ExitCode::FAILURE);
     }
     Ok(ExitCode::SUCCESS)

@@ -1,6 +1,6 @@
 //! The names of jobs of routines, from which any gateway finds the results of a job and the job of a repeated request.
 
-use crate::{order::Space, wire::EntryKind};
+use crate::order::Work;
 
 /// The number of hexadecimal digits of a key.
 const KEY_DIGITS: usize = 32;
@@ -27,12 +27,9 @@ impl<'a> Name<'a> {
 }
 
 /// Returns the name of a job.
-pub(crate) fn job_name(key: &str, space: &Space, kind: EntryKind, routine: &str) -> String {
-    let calls = match kind {
-        EntryKind::Function => space.len().to_string(),
-        EntryKind::Search => SEARCH.to_owned(),
-    };
-    format!("{routine} {key} {calls} {}", space.digest())
+pub(crate) fn job_name(key: &str, work: &Work, routine: &str) -> String {
+    let calls = work.calls().map_or_else(|| SEARCH.to_owned(), |calls| calls.to_string());
+    format!("{routine} {key} {calls} {}", work.digest())
 }
 
 /// Returns whether a job has the name that a request gives it. A routine without version may have a later one by now.
@@ -55,19 +52,23 @@ pub(crate) fn key_of(key: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{reduce::Reduction, space::Space};
 
     #[test]
     fn job_name_contains_what_gateways_need() {
-        let (key, space) = (key_of("mine"), Space::Range { from: 3, to: 10 });
-        let name = job_name(&key, &space, EntryKind::Function, "pi@1");
+        let calls = |from, to| Work::Calls { space: Space::Range { from, to }, reduce: Vec::new() };
+        let (key, work) = (key_of("mine"), calls(3, 10));
+        let name = job_name(&key, &work, "pi@1");
         let parsed = Name::parse(&name).unwrap();
         assert_eq!((parsed.routine, parsed.key, parsed.calls), ("pi@1", &*key, Some(7)));
-        let search = job_name(&key, &space, EntryKind::Search, "queens@1");
+        let search = job_name(&key, &Work::Search("[8]".to_owned()), "queens@1");
         assert_eq!(Name::parse(&search).unwrap().calls, None);
         assert_ne!(key_of("mine"), key_of("yours"));
-        let others = job_name(&key, &Space::Range { from: 4, to: 11 }, EntryKind::Function, "pi@1");
+        let others = job_name(&key, &calls(4, 11), "pi@1");
         assert_ne!(others, name, "as many calls with other arguments");
-        let later = job_name(&key, &space, EntryKind::Function, "pi@2");
+        let reduced = Work::Calls { space: Space::Range { from: 3, to: 10 }, reduce: vec![Reduction::Sum] };
+        assert_ne!(job_name(&key, &reduced, "pi@1"), name, "the same calls with another result");
+        let later = job_name(&key, &work, "pi@2");
         assert!(is_same_job(&name, &later, "pi") && is_same_job(&name, &name, "pi@1"));
         assert!(!is_same_job(&name, &later, "pi@2") && !is_same_job(&name, &others, "pi"));
         for wrong in ["", "pi@1", "pi@1 key 7", "a night's work", &format!("{name} more")] {

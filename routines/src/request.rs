@@ -3,24 +3,18 @@
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::{
-    order::{Space, Work},
-    wire::check_value,
-};
-
-/// The maximum number of calls of a job.
-const CALLS_MAX: u64 = 1_000_000_000;
-
-/// The largest integer up to which all integers are exact in every language.
-const INTEGER_MAX: i64 = 1 << 53;
+use crate::{order::Work, reduce::Reduction, space, wire::check_value};
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct JobRequest {
     /// `NAME@VERSION`, or a digest.
     pub(crate) routine: String,
-    /// A list of values, or a range.
+    /// A list of values, or another space.
     arguments: Option<Box<RawValue>>,
+    /// The numbers to compute from the results.
+    #[serde(default)]
+    reduce: Vec<Reduction>,
     /// The argument of a search.
     argument: Option<Box<RawValue>>,
 }
@@ -31,22 +25,19 @@ struct CallRequest {
     argument: Box<RawValue>,
 }
 
-/// A range of integers, which includes the first number and excludes the second.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RangeOf {
-    range: (i64, i64),
-}
-
 impl JobRequest {
     /// # Errors
     /// The reason for which it is refused.
     pub(crate) fn parse(json: &[u8]) -> Result<(String, Work), String> {
-        let Self { routine, arguments, argument } = serde_json::from_slice(json).map_err(|error| {
-            format!("the body is not {{\"routine\": \"NAME@VERSION\", \"arguments\": [...]}}: {error}")
-        })?;
+        let Self { routine, arguments, argument, reduce } =
+            serde_json::from_slice(json).map_err(|error| {
+                format!("the body is not {{\"routine\": \"NAME@VERSION\", \"arguments\": [...]}}: {error}")
+            })?;
         let work = match (arguments, argument) {
-            (Some(arguments), None) => Work::Calls(space(&arguments)?),
+            (Some(arguments), None) => Work::Calls { space: space::parse(&arguments)?, reduce },
+            (None, Some(_)) if !reduce.is_empty() => {
+                return Err("a search has an `argument`, but no `reduce`: remove it".to_owned());
+            }
             (None, Some(argument)) => search(&argument)?,
             _ => return Err("give either `arguments` of calls or the `argument` of a search".to_owned()),
         };
@@ -74,55 +65,16 @@ pub(crate) fn single(json: &[u8]) -> Result<String, String> {
     Ok(argument.get().to_owned())
 }
 
-/// Parses the arguments of the calls of a job.
-///
-/// # Errors
-/// The reason for which they are refused.
-pub(crate) fn space(arguments: &RawValue) -> Result<Space, String> {
-    let space = if arguments.get().starts_with('[') {
-        list(arguments)?
-    } else {
-        let RangeOf { range: (from, to) } = serde_json::from_str(arguments.get()).map_err(|error| {
-            format!("`arguments` is neither a list nor {{\"range\": [FROM, TO]}}: {error}")
-        })?;
-        range(from, to)?
-    };
-    if space.len() > CALLS_MAX {
-        return Err(format!("a job has at most {CALLS_MAX} calls, not {}: submit several", space.len()));
-    }
-    Ok(space)
-}
-
-/// # Errors
-/// If the range is reversed, or has numbers beyond 2⁵³.
-pub(crate) fn range(from: i64, to: i64) -> Result<Space, String> {
-    if from > to || from < -INTEGER_MAX || to > INTEGER_MAX {
-        return Err(format!(
-            "a range starts at -2^53 or later, and ends at 2^53 or earlier, not [{from}, {to}]"
-        ));
-    }
-    Ok(Space::Range { from, to })
-}
-
-fn list(arguments: &RawValue) -> Result<Space, String> {
-    let values: Vec<&RawValue> =
-        serde_json::from_str(arguments.get()).map_err(|error| format!("`arguments`: {error}"))?;
-    let values = values.into_iter().enumerate().map(|(index, value)| {
-        check_value(value.get()).map_err(|error| format!("argument {index} is invalid: {error}"))?;
-        Ok(value.get().to_owned())
-    });
-    Ok(Space::List(values.collect::<Result<_, String>>()?))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::space::Space;
 
     fn parse(arguments: &str) -> Result<Space, String> {
         let body = format!(r#"{{"routine":"pi@1","arguments":{arguments}}}"#);
         JobRequest::parse(body.as_bytes()).map(|(routine, work)| {
             assert_eq!(routine, "pi@1");
-            let Work::Calls(space) = work else { panic!("{work:?}") };
+            let Work::Calls { space, .. } = work else { panic!("{work:?}") };
             space
         })
     }
@@ -143,7 +95,12 @@ mod tests {
         let parse = |more: &str| JobRequest::parse(format!(r#"{{"routine":"q@1"{more}}}"#).as_bytes());
         let search = parse(r#","argument":[12]"#).unwrap();
         assert_eq!(search, ("q@1".to_owned(), Work::Search("[12]".to_owned())));
-        for wrong in ["", r#","argument":1,"arguments":[1]"#, r#","argument":18446744073709551616"#] {
+        for wrong in [
+            "",
+            r#","argument":1,"reduce":["sum"]"#,
+            r#","argument":1,"arguments":[1]"#,
+            r#","argument":18446744073709551616"#,
+        ] {
             assert!(parse(wrong).unwrap_err().contains("argument"), "{wrong}");
         }
     }
@@ -161,7 +118,7 @@ mod tests {
             (r#"{"range": [0, 18446744073709551616]}"#, "range"),
             (r#"{"range": [0, 1000000000000000000]}"#, "2^53"),
             (r#"{"range": [0, 2000000000]}"#, "at most"),
-            (r#"{"range": [0, 1], "step": 2}"#, "step"),
+            (r#"{"range": [0, 1], "step": 2}"#, "one of the fields"),
             ("7", "range"),
         ] {
             let refused = parse(arguments).unwrap_err();

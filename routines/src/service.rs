@@ -1,5 +1,7 @@
 //! Jobs of routines: submission, state, results. The gateway and the commands use it.
 
+mod arguments;
+
 use std::{
     collections::HashMap,
     convert::Infallible,
@@ -17,20 +19,22 @@ use thiserror::Error;
 use tokio::{task::JoinError, time::sleep};
 use utoipa::ToSchema;
 
+use self::arguments::{check_kind, checked, wrong_kind};
 use crate::{
     NAME,
     batch::Batch,
     job_name::{Name, is_same_job, job_name, key_of},
     library::{Library, Page, Query},
     mesh::{self, Ended, Spec},
-    order::{Order, Space, Work},
+    order::{Order, Work},
     package::Package,
     resource::{ResourceError, has_references},
     runtime::{Installed, Packages},
     search::{Best, Foreign, result_of},
     signature::Parameters,
+    space::Space,
     store::{Body, Line, Outcome, Results, ResultsError, Store, StoreError},
-    tally::Tally,
+    tally::{Counted, Tally},
     wire::{CallError, EntryKind, ErrorKind},
 };
 
@@ -96,7 +100,10 @@ pub(crate) struct Status {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) ended: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) tally: Option<Tally>,
+    pub(crate) tally: Option<Counted>,
+    /// The numbers that `reduce` has requested, by their names; numbers that are not finite have the form of values.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) reduced: Option<serde_json::Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) reason: Option<String>,
 }
@@ -128,48 +135,36 @@ impl Service {
         let installed = self.package(routine, Duration::ZERO).await?;
         let package = &installed.package;
         let (kind, name, digest) = (package.description.kind, package.name(), package.digest.clone());
-        let space = space_of(work, package)?;
-        let space = checked(&installed, space, Parameters::check_space).await?;
-        let Some(key) = key else {
-            let key = format!("{:032x}", rand::random::<u128>());
-            let title = job_name(&key, &space, kind, &name);
-            let space = self.referred(space, kind).await?;
-            return Ok((self.send(Order { digest, key, space }, kind, title).await?, true));
-        };
-        let key = key_of(key);
+        check_kind(&work, package)?;
+        let work = self.with_files(work).await?;
+        if let Work::Calls { space, .. } = &work {
+            space.check_len().map_err(ServiceError::Invalid)?;
+        }
+        let of_job = key.map_or_else(|| format!("{:032x}", rand::random::<u128>()), key_of);
         // It contains the arguments of the request: a repeated one may find other contents of resources.
-        let title = job_name(&key, &space, kind, &name);
-        let _one = self.submitting.lock().await;
-        for entry in self.client.overview().await?.jobs {
-            let Some(record) = entry.record.filter(|record| record.program == NAME) else { continue };
-            if Name::parse(&record.name).is_some_and(|its| its.key == key) {
-                let id = entry.id.parse().map_err(|_| ServiceError::Invalid("a job has no id".to_owned()))?;
-                return if is_same_job(&record.name, &title, routine) {
-                    Ok((id, false))
-                } else {
-                    Err(ServiceError::KeyTaken(id))
-                };
+        let title = job_name(&of_job, &work, &name);
+        let (space, reduce) = match work {
+            Work::Calls { space, reduce } => (space, reduce),
+            Work::Search(argument) => (Space::List(vec![argument]), Vec::new()),
+        };
+        let space = checked(&installed, space, Parameters::check_space).await?;
+        let _one = if key.is_some() { Some(self.submitting.lock().await) } else { None };
+        if key.is_some() {
+            for entry in self.client.overview().await?.jobs {
+                let Some(record) = entry.record.filter(|record| record.program == NAME) else { continue };
+                if Name::parse(&record.name).is_some_and(|its| its.key == of_job) {
+                    let id =
+                        entry.id.parse().map_err(|_| ServiceError::Invalid("a job has no id".to_owned()))?;
+                    return if is_same_job(&record.name, &title, routine) {
+                        Ok((id, false))
+                    } else {
+                        Err(ServiceError::KeyTaken(id))
+                    };
+                }
             }
         }
         let space = self.referred(space, kind).await?;
-        Ok((self.send(Order { digest, key, space }, kind, title).await?, true))
-    }
-
-    /// Replaces the names of resources in arguments by their present contents.
-    async fn referred(&self, space: Space, kind: EntryKind) -> Result<Space, ServiceError> {
-        let values = match space {
-            Space::List(values) if values.iter().any(|value| has_references(value)) => values,
-            space => return Ok(space),
-        };
-        if kind == EntryKind::Search {
-            let reason = "a search moves between nodes, so its argument contains no resource";
-            return Err(ServiceError::Invalid(reason.to_owned()));
-        }
-        let refer = |store: &Store| {
-            let mut known = HashMap::new();
-            values.into_iter().map(|value| store.refer(value, &mut known)).collect()
-        };
-        Ok(Space::List(self.with_store(refer).await?))
+        Ok((self.send(Order { digest, key: of_job, space, reduce }, kind, title).await?, true))
     }
 
     async fn send(&self, order: Order, kind: EntryKind, name: String) -> Result<JobId, ServiceError> {
@@ -294,7 +289,8 @@ impl Service {
             state,
             calls: name.calls,
             ended: tally.as_ref().map(|tally| tally.ended).or(reported),
-            tally,
+            reduced: tally.as_ref().and_then(|tally| Some(tally.reduced.as_ref()?.shown())),
+            tally: tally.as_ref().map(Tally::counted),
             reason: record.reason.clone().or(details.missing),
         })
     }
@@ -400,45 +396,6 @@ fn not_stored(error: io::Error) -> ServiceError {
 fn name_of<'a>(record: &'a JobRecord, id: &JobId) -> Result<Name<'a>, ServiceError> {
     let name = Name::parse(&record.name).filter(|_| record.program == NAME);
     name.ok_or_else(|| ServiceError::NoJob(id.clone()))
-}
-
-/// Returns the arguments of work that is of the kind of a package.
-fn space_of(work: Work, package: &Package) -> Result<Space, ServiceError> {
-    let name = package.name();
-    match (work, package.description.kind) {
-        (Work::Calls(space), EntryKind::Function) => Ok(space),
-        (Work::Search(argument), EntryKind::Search) => Ok(Space::List(vec![argument])),
-        (Work::Calls(_), EntryKind::Search) => Err(wrong_kind(package)),
-        (Work::Search(_), EntryKind::Function) => Err(ServiceError::Invalid(format!(
-            "{name} is a function, not a search: submit a job with `arguments`, or use the command call or map"
-        ))),
-    }
-}
-
-/// Checks arguments against the parameters of their routine, and returns them.
-async fn checked<T: Send + 'static>(
-    installed: &Arc<Installed>,
-    arguments: T,
-    check: impl FnOnce(&Parameters, &T) -> Result<(), String> + Send + 'static,
-) -> Result<T, ServiceError> {
-    if installed.package.description.parameters.is_none() {
-        return Ok(arguments);
-    }
-    let of = Arc::clone(installed);
-    blocking(move || {
-        let parameters = of.package.description.parameters.as_ref();
-        let checked = parameters.map_or(Ok(()), |parameters| check(parameters, &arguments));
-        let refused = |reason| ServiceError::Invalid(format!("{}: {reason}", of.package.name()));
-        checked.map(|()| arguments).map_err(refused)
-    })
-    .await?
-}
-
-fn wrong_kind(package: &Package) -> ServiceError {
-    let name = package.name();
-    ServiceError::Invalid(format!(
-        "{name} is a search, not a function: submit a job with its `argument`, or use the command search"
-    ))
 }
 
 fn missing(error: ClientError, id: &JobId) -> ServiceError {

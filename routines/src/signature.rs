@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use self::plain::to_plain;
-use crate::order::Space;
+use crate::space::Space;
 
 /// The maximum number of parameters.
 const PARAMETERS_MAX: usize = 100;
@@ -20,9 +20,6 @@ const REFERENCES_MAX: usize = 32;
 
 /// The maximum size of a compiled pattern, in bytes. Its time is linear in the text.
 const PATTERN_BYTES_MAX: usize = 1 << 20;
-
-/// The maximum length of a range with a check of each integer. In a longer one, only the ends are checked.
-const RANGE_CHECKED_MAX: u64 = 1_000_000;
 
 /// The maximum length of a shown reason, in characters: it contains the value.
 const REASON_CHARS_MAX: usize = 300;
@@ -173,9 +170,7 @@ impl Parameters {
     /// # Errors
     /// The index of the first wrong argument, the path in it and the violated rule.
     pub(crate) fn check_space(&self, space: &Space) -> Result<(), String> {
-        let (calls, is_range) = (space.len(), matches!(space, Space::Range { .. }));
-        let step = if is_range && calls > RANGE_CHECKED_MAX { calls - 1 } else { 1 };
-        for index in (0..calls).step_by(usize::try_from(step).unwrap_or(usize::MAX)) {
+        for index in space.samples() {
             let argument = space.argument(index)?;
             self.check(argument.get()).map_err(|reason| format!("argument {index}, {reason}"))?;
         }

@@ -6,12 +6,22 @@ use serde::{Deserialize, Serialize};
 use taskwork::Output;
 use utoipa::ToSchema;
 
-use crate::wire::ErrorKind;
+use crate::{reduce::Reduced, wire::ErrorKind};
 
 /// The calls that have ended. Each counts once, after its result is durable.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Tally {
     /// All calls that have ended, including failed ones.
+    pub(crate) ended: u64,
+    pub(crate) failed: BTreeMap<ErrorKind, u64>,
+    /// The reduced results, if numbers are wanted of them.
+    pub(crate) reduced: Option<Box<Reduced>>,
+}
+
+/// The numbers of calls, as clients see them.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Tally)]
+pub(crate) struct Counted {
     pub(crate) ended: u64,
     pub(crate) failed: BTreeMap<ErrorKind, u64>,
 }
@@ -22,6 +32,9 @@ impl Output for Tally {
         for (kind, calls) in other.failed {
             *self.failed.entry(kind).or_default() += calls;
         }
+        if let Some(other) = other.reduced {
+            self.reduced.get_or_insert_default().merge(*other);
+        }
     }
 }
 
@@ -31,6 +44,10 @@ impl Tally {
         if let Some(kind) = failed {
             *self.failed.entry(kind).or_default() += 1;
         }
+    }
+
+    pub(crate) fn counted(&self) -> Counted {
+        Counted { ended: self.ended, failed: self.failed.clone() }
     }
 }
 

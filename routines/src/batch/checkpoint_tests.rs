@@ -11,10 +11,11 @@ use serde_json::{Value, json, value::RawValue};
 use super::{Batch, Live, Node, status::Counts, tests::results};
 use crate::{
     host::Host,
-    order::{Order, Space},
+    order::Order,
     package::Package,
     ranges::Ranges,
     runtime::{Event, Request, Runtime},
+    space::Space,
     testing::{fixture, package},
     wire::Step,
 };
@@ -85,11 +86,11 @@ impl Case {
         fixture().store.deploy(&package).unwrap();
         let space = Space::List(arguments.iter().map(|&argument| argument.to_owned()).collect());
         let key = format!("{:032x}", rand::random::<u128>());
-        Self { order: Order { digest: package.digest.clone(), key, space }, package }
+        Self { order: Order { digest: package.digest.clone(), key, space, reduce: Vec::new() }, package }
     }
 
     fn live(&self, counts: &Arc<Counts>) -> Live<Node> {
-        Live::new(Node::new(Host::current().unwrap(), &self.order).unwrap(), Arc::clone(counts))
+        Live::new(Node::new(Host::current().unwrap(), &self.order).unwrap(), &self.order, Arc::clone(counts))
     }
 
     /// Returns the lines of a file of notes.

@@ -17,6 +17,7 @@ use super::{
 use crate::{
     order::Order,
     ranges::Ranges,
+    reduce::{Reduced, Reduction, number_of},
     resource::{Files, Held, Local},
     runtime::{ANSWER_LATE_MAX, CRASHES_MAX, Event, LOADS_MAX, Request},
     store::Outcome,
@@ -43,6 +44,8 @@ const CUT_WAIT: Duration = Duration::from_millis(50);
 pub(super) struct Live<P: Platform> {
     platform: P,
     counts: Arc<Counts>,
+    /// The numbers that are computed from results.
+    reduce: Vec<Reduction>,
     runtime: Option<P::Runtime>,
     frame: Option<Sent>,
     unsynced: VecDeque<Unsynced>,
@@ -74,8 +77,22 @@ struct Unsynced {
 }
 
 impl<P: Platform> Live<P> {
-    pub(super) fn new(platform: P, counts: Arc<Counts>) -> Self {
-        Self { platform, counts, runtime: None, frame: None, unsynced: VecDeque::new(), failed_loads: 0 }
+    pub(super) fn new(platform: P, order: &Order, counts: Arc<Counts>) -> Self {
+        Self {
+            platform,
+            counts,
+            reduce: order.reduce.clone(),
+            runtime: None,
+            frame: None,
+            unsynced: VecDeque::new(),
+            failed_loads: 0,
+        }
+    }
+
+    /// Returns the tally of no calls.
+    pub(super) fn tally(&self) -> Tally {
+        let reduced = (!self.reduce.is_empty()).then(|| Box::new(Reduced::new(&self.reduce)));
+        Tally { reduced, ..Tally::default() }
     }
 
     pub(super) fn has_frame(&self) -> bool {
@@ -264,7 +281,15 @@ impl<P: Platform> Live<P> {
 
     fn on_answers(&mut self, batch: &mut Batch<P>, answers: Vec<(u64, Result<Box<RawValue>, CallError>)>) {
         let installed = self.platform.installed();
-        let outcome = |(index, answer)| (index, installed.outcome(answer));
+        let is_reduced = !self.reduce.is_empty();
+        let outcome = |(index, answer)| {
+            let outcome = installed.outcome(answer);
+            let refused = match &outcome {
+                Outcome::Value(value) if is_reduced => number_of(value.get()).err(),
+                _ => None,
+            };
+            (index, refused.map_or(outcome, Outcome::Error))
+        };
         let outcomes: Vec<_> = answers.into_iter().map(outcome).collect();
         self.put(batch, &outcomes);
         let now = self.platform.now();
@@ -283,9 +308,14 @@ impl<P: Platform> Live<P> {
 
     /// Passes outcomes to the writer.
     fn put(&mut self, batch: &mut Batch<P>, outcomes: &[(u64, Outcome)]) {
-        let (mut calls, mut tally) = (Ranges::default(), Tally::default());
+        let (mut calls, mut tally) = (Ranges::default(), self.tally());
         for (index, outcome) in outcomes {
             calls.insert(*index..*index + 1);
+            if let (Outcome::Value(value), Some(reduced)) = (outcome, &mut tally.reduced)
+                && let Ok(number) = number_of(value.get())
+            {
+                reduced.add(*index, number);
+            }
             tally.count(match outcome {
                 Outcome::Value(_) => None,
                 Outcome::Error(error) => Some(error.kind),

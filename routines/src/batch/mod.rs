@@ -120,9 +120,13 @@ impl Batch {
         let counts = || cx.companion().map(Calls::counts).unwrap_or_default();
         let mut live = match self.live.take() {
             Some(live) => live,
-            None => Box::new(Live::new(Node::new(host, cx.shared())?, counts())),
+            None => Box::new(Live::new(Node::new(host, cx.shared())?, cx.shared(), counts())),
         };
         let mut waits = 0;
+        if !cx.shared().reduce.is_empty() {
+            // A job without calls has the numbers of no results.
+            taskwork::Output::merge(cx.output(), live.tally());
+        }
         loop {
             self.settle(&mut live, cx);
             if cx.has_requests() {

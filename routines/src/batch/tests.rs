@@ -12,10 +12,11 @@ use taskwork::{Job, JobError, Limits, Report, Task as _};
 use super::{Batch, Checkpoint, Live, Node};
 use crate::{
     host::Host,
-    order::{Order, Space},
+    order::Order,
     package::Package,
     ranges::Ranges,
     runtime::{Event, Starter},
+    space::Space,
     store::{Results, Store},
     testing::{Fixture, fixture, package},
     wire::{EntryKind, ErrorKind, Step},
@@ -85,8 +86,8 @@ impl Run {
         let Fixture { folder, store } = fixture();
         let package = package(folder, MODULE, entry, more);
         store.deploy(&package).unwrap();
-        let order =
-            Order { digest: package.digest.clone(), key: format!("{:032x}", rand::random::<u128>()), space };
+        let key = format!("{:032x}", rand::random::<u128>());
+        let order = Order { digest: package.digest.clone(), key, space, reduce: Vec::new() };
         Self { package, order }
     }
 
@@ -232,7 +233,7 @@ fn routine_that_cannot_be_loaded_fails_job_with_traceback() {
     let Fixture { folder, store } = fixture();
     let package = package(folder, "import no_such_module\n", "square", "");
     store.deploy(&package).unwrap();
-    let order = Order { digest: package.digest, key: "k".to_owned(), space: range(5) };
+    let order = Order { digest: package.digest, key: "k".to_owned(), space: range(5), reduce: Vec::new() };
     let failed = Batch::job(order, "test".to_owned()).run().unwrap_err();
     let text = failed.to_string();
     assert!(matches!(failed, JobError::Failed { .. }) || text.contains("no_such_module"), "{text}");
@@ -256,7 +257,7 @@ fn calls_are_open_in_encoded_task_until_results_are_durable() {
     let run = Run::of("square", "", range(20));
     let folder = fixture().folder.join("store").join(Store::job(&run.order.key));
     let node = Node::new(Host::current().unwrap(), &run.order).unwrap();
-    let mut live = Live::new(node, Arc::default());
+    let mut live = Live::new(node, &run.order, Arc::default());
     // No result can be written.
     fs::create_dir_all(folder.parent().unwrap()).unwrap();
     fs::write(&folder, "in the way").unwrap();
@@ -296,7 +297,7 @@ fn split_gives_away_half_of_open_calls() {
     batch.crashed = [(1, 1), (8, 2)].into();
     batch.careful = 6;
     batch.checkpoint = Some(Checkpoint { index: 6, state: vec![1] });
-    let order = Order { digest: String::new(), key: String::new(), space: range(9) };
+    let order = Order { digest: String::new(), key: String::new(), space: range(9), reduce: Vec::new() };
     let given = batch.split(&order).unwrap();
     assert_eq!((batch.open, given.open), (Ranges::from(0..5), Ranges::from(5..9)));
     assert_eq!((batch.crashed, given.crashed), ([(1, 1)].into(), [(8, 2)].into()));
@@ -315,6 +316,7 @@ fn runtime_restarts_after_its_number_of_calls() {
         digest: package.digest.clone(),
         key: format!("{:032x}", rand::random::<u128>()),
         space: range(8),
+        reduce: Vec::new(),
     };
     let run = Run { package, order };
     let (_, outcomes) = run.run(run.job());

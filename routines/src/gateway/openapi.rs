@@ -11,7 +11,10 @@ use utoipa::{
     openapi::{ContentBuilder, Header, RefOr, Response, ResponseBuilder},
 };
 
-use crate::wire::{CallError, EntryKind};
+use crate::{
+    reduce::Reduction,
+    wire::{CallError, EntryKind},
+};
 
 #[derive(OpenApi)]
 #[openapi(
@@ -27,20 +30,48 @@ pub(super) struct JobBody {
     routine: String,
     /// The arguments of the calls.
     arguments: Option<Arguments>,
+    /// Numbers to compute from the results of the calls, which are numbers then.
+    #[schema(required = false)]
+    reduce: Vec<Reduction>,
     /// The argument of a search.
     argument: Option<Value>,
 }
 
-/// A list has positional arguments, an object named ones, and any other value is the only argument.
+/// A point that is a list has positional arguments, an object named ones, and any other value is the only argument.
 #[derive(ToSchema)]
 #[serde(untagged)]
+#[schema(no_recursion)]
 enum Arguments {
-    List(Vec<Value>),
+    Values(Vec<Value>),
+    List {
+        list: Vec<Value>,
+    },
     /// Integers from the first to the second, excluding that.
     Range {
         #[schema(min_items = 2, max_items = 2)]
         range: Vec<i64>,
     },
+    /// All combinations of the points of the axes; the last axis changes fastest.
+    Product {
+        product: Axes,
+    },
+    /// The points of the axes with the same index.
+    Zip {
+        zip: Axes,
+    },
+    /// The lines of a resource, each a value.
+    File {
+        file: String,
+    },
+}
+
+/// The points of positional axes are lists, and those of named axes objects.
+#[derive(ToSchema)]
+#[serde(untagged)]
+#[schema(no_recursion)]
+enum Axes {
+    Positional(Vec<Arguments>),
+    Named(BTreeMap<String, Arguments>),
 }
 
 #[derive(ToSchema)]

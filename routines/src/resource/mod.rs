@@ -34,6 +34,9 @@ use crate::{
 /// The maximum size of a resource, in bytes.
 pub(crate) const RESOURCE_BYTES_MAX: u64 = 64 << 30;
 
+/// The maximum size of a list of arguments, in bytes.
+const LIST_BYTES_MAX: u64 = 64 << 20;
+
 /// The folder of names in the store.
 const NAMES: &str = "resource-names";
 
@@ -60,6 +63,10 @@ pub(crate) enum ResourceError {
     Missing(String),
     #[error("the resource has more than {RESOURCE_BYTES_MAX} bytes")]
     TooLarge,
+    #[error(
+        "the resource {name} has {bytes} bytes, but a list of arguments at most {LIST_BYTES_MAX}: split it"
+    )]
+    LongList { name: String, bytes: u64 },
     #[error("the store: {0}")]
     Io(#[from] io::Error),
 }
@@ -146,6 +153,15 @@ impl Store {
     pub(crate) fn resource_content(&self, resource: &Resource) -> Result<(Download, u64), ResourceError> {
         let content = self.objects.download(&resource.content());
         content.map_err(|error| missing(&resource.name, error))
+    }
+
+    /// Reads the content of a name that is a list of arguments.
+    pub(crate) fn list_of(&self, name: &str) -> Result<String, ResourceError> {
+        let resource = self.resource(name)?;
+        if resource.bytes > LIST_BYTES_MAX {
+            return Err(ResourceError::LongList { name: resource.name, bytes: resource.bytes });
+        }
+        self.objects.get_text(&resource.content()).map_err(|error| missing(name, error))
     }
 
     /// Deletes a name with all its contents, also those that an interrupted upload or deletion has left.

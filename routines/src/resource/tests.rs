@@ -8,8 +8,9 @@ use crate::{
     call::CallHere,
     host::Host,
     library::LATEST_AGE_MAX,
-    order::{Order, Space},
+    order::Order,
     package::Package,
+    space::Space,
     store::{Results, Store},
     testing::{Fixture, fixture, package},
 };
@@ -49,7 +50,8 @@ fn calls_of_a_job_read_resources_as_local_files() {
     put(store, "job-a", "later");
     store.delete_resource("job-gone").unwrap();
     let key = format!("{:032x}", rand::random::<u128>());
-    let order = Order { digest: package.digest, key: key.clone(), space: Space::List(arguments) };
+    let space = Space::List(arguments);
+    let order = Order { digest: package.digest, key: key.clone(), space, reduce: Vec::new() };
     let report = Batch::job(order, "test".to_owned()).nodes(2).workers(2).run().unwrap();
     assert_eq!(report.output.ended, CALLS + 1);
     let results = Results::open(store.objects.clone(), &Store::job(&key), CALLS + 1).unwrap();

@@ -13,9 +13,10 @@ use taskwork::{Limits, Output as _};
 use super::{Best, Counts, Foreign, result_of};
 use crate::{
     host::Host,
-    order::{Order, Space},
+    order::Order,
     package::Package,
     runtime::{Event, Request, Runtime},
+    space::Space,
     testing::{fixture, package},
     wire::Step,
 };
@@ -73,7 +74,8 @@ def function():
 fn order(package: &Package, argument: &Value) -> Order {
     fixture().store.deploy(package).unwrap();
     let key = format!("{:032x}", rand::random::<u128>());
-    Order { digest: package.digest.clone(), key, space: Space::List(vec![argument.to_string()]) }
+    let space = Space::List(vec![argument.to_string()]);
+    Order { digest: package.digest.clone(), key, space, reduce: Vec::new() }
 }
 
 fn example(name: &str) -> Package {

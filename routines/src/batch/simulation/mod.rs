@@ -24,10 +24,12 @@ use taskwork::Output as _;
 use self::platform::{Segments, Shared, Virtual, World};
 use super::{Batch, Encoded, Live, status::Counts};
 use crate::{
-    order::{Order, Space},
+    order::Order,
     package::Package,
     ranges::Ranges,
+    reduce::Reduction,
     runtime::Installed,
+    space::Space,
     tally::Tally,
     testing::{fixture, package},
 };
@@ -81,7 +83,8 @@ impl Cluster {
         let world = World::new(seed);
         let calls = world.borrow().calls();
         let space = Space::Range { from: 0, to: i64::try_from(calls).unwrap() };
-        let order = Order { digest: package.digest.clone(), key: String::new(), space };
+        let reduce = vec![Reduction::Sum, Reduction::Count];
+        let order = Order { digest: package.digest.clone(), key: String::new(), space, reduce };
         let nodes = (0..NODES).map(|_| Node::new(&world)).collect();
         let installed = Arc::new(Installed::new(package.clone()));
         let committed = Tally::default();
@@ -142,7 +145,7 @@ impl Cluster {
         let mut live = batch.live.take().unwrap_or_else(|| {
             let installed = Arc::clone(&self.installed);
             let (world, segments) = (Rc::clone(&self.world), Rc::clone(segments));
-            Box::new(Live::new(Virtual::new(world, installed, segments), Arc::clone(counts)))
+            Box::new(Live::new(Virtual::new(world, installed, segments), &self.order, Arc::clone(counts)))
         });
         live.settled(&mut batch).iter().for_each(|settled| merge(&mut tally, settled));
         live.advance(&mut batch, &self.order)?;
@@ -250,6 +253,17 @@ impl Cluster {
         }
         if tally.ended != calls - open.len() {
             return Err(format!("R-I4: {} of {calls} calls count, but {} are open", tally.ended, open.len()));
+        }
+        let failed: u64 = tally.failed.values().sum();
+        let reduced = tally.reduced.map(|reduced| reduced.shown()).unwrap_or_default();
+        // The result of a call is its index.
+        let sum: u64 = (0..calls).filter(|index| !open.contains(*index)).sum();
+        let is_exact =
+            reduced["count"] == tally.ended - failed && (failed > 0 || reduced["sum"] == sum as f64);
+        if tally.ended > 0 && !is_exact {
+            return Err(format!(
+                "R-I4: the reduced results are {reduced}, {failed} calls failed, the sum is {sum}"
+            ));
         }
         Ok(())
     }
