@@ -1,38 +1,33 @@
 //! The command line.
 
+mod access;
 mod develop;
 mod failures;
 mod find;
+mod here;
 mod serve;
 
 use std::{
     ffi::OsString,
     fs::File,
     io::{self, Read},
-    num::NonZeroUsize,
     path::{Path, PathBuf},
     process::ExitCode,
-    thread,
 };
 
 use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
-use serde_json::{Value, json, value::RawValue};
-use taskwork::{
-    Client, JobId, Labels, Release,
-    node::{Kinds, LabelError},
-};
+use serde_json::{json, value::RawValue};
+use taskwork::node::Kinds;
 use taskwork_cli::{
     Failure,
-    command::{
-        BuildArguments, ClusterArguments, Completions, Level, LogArguments, NodeArguments, Notes, Patience,
-        ended, interruptible, not_parsed, print, run_node, runtime, submitter, tell, with_notes,
-    },
-    note,
+    command::{Completions, Level, NodeArguments, ended, not_parsed, print, run_node, tell, with_notes},
 };
 
 use self::{
+    access::Access,
     develop::{Check, Init},
     find::{Find, find},
+    here::{Runtimes, id_of, processors, remove_host},
     serve::{Gateway, serve},
 };
 use crate::{
@@ -40,21 +35,18 @@ use crate::{
     batch::{self, Batch},
     conform::{Conform, conform},
     gateway::BODY_BYTES_MAX,
-    host::Host,
     mesh::{self, Direct},
     order::Work,
-    package::{Package, is_name},
+    package::Package,
     reduce::Reduction,
     resource::Resource,
     search::{self, Foreign},
     space::{self, Space},
-    service::{SUCCESSFUL, Service},
     store::{Outcome, Store, StoreError},
     wire::check_value,
 };
 
-/// The number of results that are read at a time.
-const PART: usize = 10_000;
+/// The size of the parts in which a file is read, in bytes.
 const PART_BYTES: usize = 1 << 20;
 
 /// A library of functions in any language, called over REST and run on a cluster.
@@ -79,7 +71,7 @@ enum Command {
     Find(Find),
     /// Run a node of a cluster: it makes calls until it is asked to leave (SIGTERM, `taskwork drain`).
     Node(Box<NodeOptions>),
-    /// Serve the REST interface on this machine.
+    /// Serve the REST interface on this machine; without --zk, the calls run on this machine, too.
     Gateway(Gateway),
     /// Call a routine once, as a job, and print its result as JSON.
     Call(Call),
@@ -135,30 +127,10 @@ struct Put {
 struct NodeOptions {
     #[command(flatten)]
     store: StoreArguments,
-    /// The folder for packages, and for pipes and temporary files of runtimes. Default: the system's folder for temporary files
-    #[arg(long, value_name = "DIR")]
-    work: Option<PathBuf>,
-    /// The interpreter of packages with the runtime python3, version 3.9 or later.
-    #[arg(long, value_name = "PROGRAM", default_value = "python3")]
-    python: PathBuf,
+    #[command(flatten)]
+    runtimes: Runtimes,
     #[command(flatten)]
     options: NodeArguments,
-}
-
-/// The options of commands that submit jobs.
-#[derive(Debug, Args)]
-#[group(skip)]
-struct Access {
-    #[command(flatten)]
-    store: StoreArguments,
-    #[command(flatten)]
-    cluster: ClusterArguments,
-    #[command(flatten)]
-    patience: Patience,
-    #[command(flatten)]
-    build: BuildArguments,
-    #[command(flatten)]
-    log: LogArguments,
 }
 
 #[derive(Debug, Args)]
@@ -292,120 +264,16 @@ fn put(arguments: &Put) -> Result<ExitCode, Failure> {
 fn node(arguments: NodeOptions) -> Result<ExitCode, Failure> {
     let store = arguments.store.open()?;
     let (label, direct) = (id_of(store.label())?, id_of(store.direct_label())?);
-    let workers = arguments.options.workers();
-    let workers = workers.unwrap_or_else(|| thread::available_parallelism().map_or(1, NonZeroUsize::get));
-    let work = arguments.work.unwrap_or_else(std::env::temp_dir);
-    let host = Host::new(store, &work, arguments.python, workers);
-    let host = host.map_err(|error| Failure::usage(format!("--work {}: {error}", work.display())))?;
-    host.install().map_err(|_| Failure::failed("this process has a node of routines already"))?;
+    arguments.runtimes.install(store, arguments.options.workers().unwrap_or_else(processors))?;
     let ran = run_node(&arguments.options.label(label).label(direct), kinds(), NAME, VERSION);
-    if let Some(host) = Host::current() {
-        host.remove();
-    }
+    remove_host();
     ran
-}
-
-/// Returns a label with the id of a store.
-fn id_of(label: Result<Labels, LabelError>) -> Result<Labels, Failure> {
-    label.map_err(|error| Failure::failed(format!("the id of the store: {error}")))
 }
 
 fn kinds() -> Kinds {
     let mut kinds = Kinds::default();
     kinds.add::<Batch>(batch::KIND).add::<Foreign>(search::KIND).add::<Direct>(mesh::KIND);
     kinds
-}
-
-impl Access {
-    fn release(&self) -> Result<Release, Failure> {
-        self.build.release(NAME, VERSION)
-    }
-
-    /// Connects, and calls `with` with the service until it has ended or Ctrl-C arrives.
-    fn run<T>(
-        &self,
-        level: Level,
-        with: impl AsyncFnOnce(Service, Store) -> Result<T, Failure>,
-    ) -> Result<T, Failure> {
-        self.connected(level, async |service, store, _| interruptible(with(service, store)).await)
-    }
-
-    /// Connects, and calls `with` with the service.
-    fn connected<T>(
-        &self,
-        level: Level,
-        with: impl AsyncFnOnce(Service, Store, Client) -> Result<T, Failure>,
-    ) -> Result<T, Failure> {
-        self.log.start(level);
-        let store = self.store.open()?;
-        let release = self.release()?;
-        runtime()?.block_on(async {
-            let client = self.cluster.client(&Notes::default())?.release(release);
-            let client = client.submitter(submitter()).connect().await?;
-            let client = client.with_patience(Some(self.patience.of_a_step()));
-            let service = Service::new(Client::clone(&client), store.clone())?;
-            let done = with(service, store, Client::clone(&client)).await;
-            client.close().await;
-            done
-        })
-    }
-
-    /// Submits a job and waits for it; prints the outcomes by `show`, unless they are reduced.
-    fn outcomes(
-        &self,
-        routine: &str,
-        work: Work,
-        show: impl FnMut(&str) -> Result<(), Failure>,
-    ) -> Result<Ran, Failure> {
-        self.run(Level::Warn, async |service, _| {
-            let ran = succeed(&service, routine, work).await?;
-            if ran.reduced.is_some() {
-                return Ok(ran);
-            }
-            let mut show = show;
-            let results = service.results(&ran.job).await?;
-            let mut from = 0;
-            loop {
-                let lines = Service::lines(&results, from, PART, PART_BYTES).await?;
-                let Some(last) = lines.last() else { return Ok(ran) };
-                from = last.index + 1;
-                lines.iter().try_for_each(|line| show(&line.json))?;
-            }
-        })
-    }
-}
-
-/// The job of a command, and the version of its routine.
-struct Ran {
-    job: JobId,
-    routine: String,
-    /// The numbers of its results, if they are reduced.
-    reduced: Option<Value>,
-    /// The number of failed calls.
-    failed: u64,
-}
-
-impl Ran {
-    /// Returns the first fields of a JSON object.
-    fn head(&self) -> String {
-        format!("{{\"job\":\"{}\",\"routine\":\"{}\"", self.job, self.routine)
-    }
-}
-
-/// Submits a job and waits until it is successful.
-async fn succeed(service: &Service, routine: &str, work: Work) -> Result<Ran, Failure> {
-    let (id, _) = service.submit(routine, work, None).await?;
-    service.wait(&id).await?;
-    let status = service.status(&id).await?;
-    if is_name(routine) {
-        note(&format!("{routine} is {}", status.routine));
-    }
-    if status.state == SUCCESSFUL {
-        let failed = status.tally.iter().flat_map(|tally| tally.failed.values()).sum();
-        return Ok(Ran { job: id, routine: status.routine, reduced: status.reduced, failed });
-    }
-    let reason = status.reason.unwrap_or_default();
-    Err(Failure::failed(format!("job {id} is {}: {reason}", status.state)))
 }
 
 /// Parses the argument of a call or a search.
@@ -420,7 +288,7 @@ fn parse(argument: &str) -> Result<Box<RawValue>, Failure> {
 fn search(arguments: &Search) -> Result<ExitCode, Failure> {
     let work = Work::Search(parse(&arguments.argument)?.get().to_owned());
     let (ran, result) = arguments.access.run(Level::Warn, async |service, _| {
-        let ran = succeed(&service, &arguments.routine, work).await?;
+        let ran = arguments.access.succeed(&service, &arguments.routine, work).await?;
         let result = service.search_result(&ran.job).await?;
         Ok((ran, result.ok_or_else(|| Failure::failed("the job is not a search"))?))
     })?;

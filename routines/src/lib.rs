@@ -20,14 +20,16 @@
 //! entry = "pi:run"
 //! ```
 //!
-//! and `pi.py` with a function, `def run(part, parts=100): …`. These commands call it, with a ZooKeeper at
-//! `127.0.0.1:2181` and a folder for packages and results that all nodes reach:
+//! and `pi.py` with a function, `def run(part, parts=100): …`. These commands call it, first on this machine, then on a cluster
+//! with a ZooKeeper at `127.0.0.1:2181` and a folder for packages and results that all nodes reach:
 //!
 //! ```text
-//! export TASKWORK_ZK=127.0.0.1:2181 ROUTINES_STORE=/shared/routines
+//! export ROUTINES_STORE=/shared/routines
 //! routines deploy pi
-//! routines node &                                       # one on each machine
 //! routines map pi@1.0 --range 0..100                    # 100 calls; a line of JSON for each result
+//! export TASKWORK_ZK=127.0.0.1:2181
+//! routines node &                                       # one on each machine
+//! routines map pi@1.0 --range 0..100 --reduce sum       # the sum of the results
 //! routines gateway &                                    # REST, at http://127.0.0.1:8790/
 //! curl -s -H 'Content-Type: application/json' http://127.0.0.1:8790/v1/routines/pi@1.0/call -d '{"argument": [0]}'
 //! ```

@@ -167,6 +167,12 @@ impl Service {
         Ok((self.send(Order { digest, key: of_job, space, reduce }, kind, title).await?, true))
     }
 
+    /// Returns a key that work has in common with the same work of this version of a routine only.
+    pub(crate) async fn key_of(&self, routine: &str, work: &Work) -> Result<String, ServiceError> {
+        let installed = self.package(routine, Duration::ZERO).await?;
+        Ok(format!("{} {}", installed.package.digest, work.digest()))
+    }
+
     async fn send(&self, order: Order, kind: EntryKind, name: String) -> Result<JobId, ServiceError> {
         match kind {
             EntryKind::Function => self.send_job(Batch::job(order, name)).await,

@@ -30,6 +30,7 @@ mod scale;
 mod reports;
 mod routine_calls;
 mod routine_checkpoints;
+mod routine_here;
 mod routine_library;
 mod routine_resources;
 mod routine_searches;

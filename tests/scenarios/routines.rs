@@ -407,11 +407,14 @@ with routines.connect(sys.argv[1]) as r:
     site.run_client(&[script, &format!("http://{}", gateway.address)]);
 }
 
+/// The folder of the Python client.
+const CLIENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../routines/clients/python");
+
 /// Returns the command that runs a program of the Python client, with arguments.
-fn client(program_and_arguments: &[&str]) -> Command {
+pub(crate) fn client(program_and_arguments: &[&str]) -> Command {
     let mut python = Command::new("python3");
     python.arg("-c").args(program_and_arguments);
-    python.env("PYTHONPATH", Path::new(env!("CARGO_MANIFEST_DIR")).join("../routines/clients/python"));
+    python.env("PYTHONPATH", CLIENT);
     python.env("PYTHONDONTWRITEBYTECODE", "1");
     python
 }
@@ -422,6 +425,25 @@ fn blocks<'a>(document: &'a str, language: &str) -> Vec<&'a str> {
     document.split(&head).skip(1).map(|rest| rest.split("```").next().unwrap()).collect()
 }
 
+/// Parts of the output of the guide.
+const PRINTED: &[&str] = &[
+    "pi@1.0 ",
+    "total@0.1.0: the signature, the code and 2 examples are correct\n",
+    "The sum of two numbers.",
+    "\n0.0314",
+    "\n0.3141",
+    r#"{"index":99,"value":0.03"#,
+    "{\"sum\":3.14159265",
+    "\n3.14159265",
+    "{\"argmax\":0,\"mean\":0.314159",
+    r#""state":"successful""#,
+    "\n15\n",
+    r#"{"best":null,"counts":{"solutions":724}}"#,
+    r#"{"index":1,"value":1229}"#,
+    r#"["c","3"]"#,
+    "cpi@1.0 ",
+];
+
 #[test]
 fn guide_leads_to_results() {
     let document = include_str!("../../docs/routines.md");
@@ -430,7 +452,7 @@ fn guide_leads_to_results() {
     let gateway = Gateway::start(&site.cluster);
     let folder = site.cluster.folder().join("demo");
     for (name, python, toml) in
-        [("pi", 0, 0), ("area", 2, 0), ("queens", 3, 1), ("primes", 4, 0), ("lookup", 5, 0)]
+        [("pi", 0, 0), ("area", 3, 0), ("queens", 4, 1), ("primes", 5, 0), ("lookup", 6, 0)]
     {
         fs::create_dir_all(folder.join(name)).unwrap();
         let mut toml = blocks(document, "toml")[toml].to_owned();
@@ -442,7 +464,7 @@ fn guide_leads_to_results() {
         fs::write(folder.join(name).join("routine.toml"), toml).unwrap();
     }
     fs::write(folder.join("cpi.c"), blocks(document, "c")[0]).unwrap();
-    fs::write(folder.join("cases.json"), "[[0], {\"part\": 1, \"parts\": 50}]").unwrap();
+    fs::write(folder.join("sum.py"), blocks(document, "python")[1]).unwrap();
     let program = taskwork_tests::cluster::program("routines").unwrap();
     let path = format!("{}:{}", program.parent().unwrap().display(), std::env::var("PATH").unwrap());
     let command = |mut command: Command| {
@@ -453,37 +475,35 @@ fn guide_leads_to_results() {
         said.out
     };
     // Nodes and the gateway run already, and the build is this one. The ids of jobs are those of the page, since the
-    // cluster is new.
+    // cluster is new. The commands before the cluster run without it.
     let is_run = |line: &&str| {
-        !["cargo", "export", "mkdir demo", "mkdir pi", "routines node", "routines gateway"]
-            .iter()
-            .any(|it| line.starts_with(it))
+        ![
+            "cargo",
+            "export PATH",
+            "export ROUTINES",
+            "mkdir demo",
+            "mkdir pi",
+            "routines node",
+            "routines gateway",
+        ]
+        .iter()
+        .any(|it| line.starts_with(it))
     };
     let shims = concat!(env!("CARGO_MANIFEST_DIR"), "/../routines/shims");
-    let address =
-        |text: &str| text.replace("127.0.0.1:8790", &gateway.address).replace("../routines/shims", shims);
+    let address = |text: &str| {
+        let text = text.replace("127.0.0.1:8790", &gateway.address).replace("../routines/shims", shims);
+        text.replace("=127.0.0.1:2181", &format!("={}", site.cluster.hosts()))
+    };
     let script = blocks(document, "text").concat().lines().filter(is_run).collect::<Vec<_>>().join("\n");
     let mut shell = Command::new("bash");
-    shell.args(["-e", "-o", "pipefail", "-c", &address(&script)]);
+    shell.args(["-e", "-o", "pipefail", "-c", &format!("unset TASKWORK_ZK\n{}", address(&script))]);
+    shell.env("PYTHONPATH", CLIENT);
     let printed = command(shell);
-    for part in [
-        "pi@1.0 ",
-        "total@0.1.0: the signature, the code and 2 examples are correct\n",
-        "The sum of two numbers.",
-        "\n0.0314",
-        "\n0.3141",
-        r#"{"index":99,"value":0.03"#,
-        r#""state":"successful""#,
-        "\n15\n",
-        r#"{"best":null,"counts":{"solutions":724}}"#,
-        r#"{"index":1,"value":1229}"#,
-        r#"["c","3"]"#,
-        "cpi@1.0 ",
-    ] {
+    for part in PRINTED {
         assert!(printed.contains(part), "{part}: {printed}");
     }
     assert!(printed.lines().last().unwrap().starts_with("0.0314"), "by the program in C: {printed}");
     let program =
-        blocks(document, "python")[1].replace("connect()", &format!("connect('http://{}')", gateway.address));
+        blocks(document, "python")[2].replace("connect()", &format!("connect('http://{}')", gateway.address));
     assert!(command(client(&[&program])).starts_with("3.14159265"));
 }

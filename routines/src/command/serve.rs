@@ -1,19 +1,20 @@
-//! `gateway`: serves the REST interface, as a node that takes the service job only.
+//! `gateway`: serves the REST interface, as a node that takes the service job only. Without ZooKeeper, the node of the process
+//! takes this job.
 
-use std::{net::SocketAddr, process::ExitCode, time::Duration};
+use std::{future, net::SocketAddr, process::ExitCode, time::Duration};
 
 use clap::Args;
 use taskwork::{
     Labels, Node,
-    node::{Address, NodeBuilder},
+    node::{Address, NodeBuilder, NodeError},
 };
 use taskwork_cli::{
     Failure,
-    command::{Level, interruptible, print},
+    command::{Endings, Level, print},
 };
 use tokio::time::timeout;
 
-use super::{Access, id_of, kinds};
+use super::{Access, here::broken, id_of, kinds};
 use crate::{gateway, mesh};
 
 /// The maximum time that a gateway takes to leave its cluster.
@@ -44,24 +45,36 @@ pub(super) fn serve(arguments: &Gateway) -> Result<ExitCode, Failure> {
         let listener = gateway::listen(*listen)?;
         let at = listener.local_addr().map_or_else(|_| listen.to_string(), |at| at.to_string());
         let label = id_of(store.direct_label())?;
-        let mut node = node_of(arguments, &label)?.serve()?;
+        let has_servers = access.cluster.has_servers();
+        let mut node = if has_servers { Some(node_of(arguments, &label)?.serve()?) } else { None };
         let version = access.release()?.version().to_owned();
         print(&format!("serving http://{at}/\n"));
         let sweeper = service.clone();
-        let ended = Box::pin(interruptible(async {
+        let mut endings = Endings::listen()?;
+        let ended = Box::pin(async {
             tokio::select! {
                 never = gateway::serve(listener, service) => match never {},
                 never = mesh::keep(client, label, version) => match never {},
                 never = sweeper.sweep(SWEEP) => match never {},
-                ended = node.ended() => ended.map_err(Failure::from),
+                () = endings.next() => Ok(()),
+                ended = ended(node.as_mut()) => Err(broken(ended)),
             }
-        }))
+        })
         .await;
         // So that nodes do not wait for the end of its session.
-        node.drain_within(LEAVE_MAX);
-        let _ = timeout(LEAVE_MAX * 2, node.ended()).await;
+        if let Some(mut node) = node {
+            node.drain_within(LEAVE_MAX);
+            let _ = timeout(LEAVE_MAX * 2, node.ended()).await;
+        }
         ended.map(|()| ExitCode::SUCCESS)
     })
+}
+
+async fn ended(node: Option<&mut Node>) -> Result<(), NodeError> {
+    match node {
+        Some(node) => node.ended().await,
+        None => future::pending().await,
+    }
 }
 
 /// Returns the node of a gateway, which takes the service job and no others.

@@ -2,11 +2,13 @@
 
     import routines
 
-    with routines.connect("http://127.0.0.1:8790") as r:
+    with routines.connect("http://127.0.0.1:8790") as r:    # or routines.here(), without a server
         r.call("square@1.0", 12)                        # one call
         job = r.map("square@1.0", range(1000))          # a job of many calls
         for result in job.results(): ...
         job = r.job("j-0000000003")                     # later, or elsewhere
+        cases = routines.product(x=range(10**6), y=[0.1, 0.2])
+        r.starmap("f@1.0", cases, reduce=["mean"]).reduced()["mean"]
         with r.executor() as executor:                  # a concurrent.futures.Executor
             futures = [executor.submit("square@1.0", n) for n in range(10)]
         r.search("queens@1.0", 12).found()["counts"]    # a tree search, of a class derived from Search
@@ -18,9 +20,10 @@ A routine that runs on a node calls another one by `routines.call("square@1.0", 
 """
 
 from ._call import call, checkpoint, restored
-from ._client import CallError, Client, Job, JobError, RequestError, Result, connect
+from ._client import CallError, Client, Job, JobError, RequestError, Result, connect, here
 from ._executor import Executor
 from ._search import Search
+from ._space import Space, lines, product, zipped
 from ._values import Resource
 
 __all__ = [
@@ -33,8 +36,13 @@ __all__ = [
     "Resource",
     "Result",
     "Search",
+    "Space",
     "call",
     "checkpoint",
     "connect",
+    "here",
+    "lines",
+    "product",
     "restored",
+    "zipped",
 ]

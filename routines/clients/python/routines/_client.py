@@ -6,14 +6,16 @@ import asyncio
 import json
 import os
 import stat
+import subprocess
 import time
 import urllib.error
 import urllib.request
 from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Iterable, Iterator, Mapping, Optional, Type
+from typing import TYPE_CHECKING, Any, Iterable, Iterator, Mapping, Optional, Sequence, Type
 from urllib.parse import quote, urlencode
 
+from ._space import Space, document
 from ._values import Resource, encode, special
 
 if TYPE_CHECKING:
@@ -68,8 +70,11 @@ class Result:
 class Client:
     """Access to a gateway. Safe to use from several threads."""
 
-    def __init__(self, url: str = URL, timeout: float = 90.0) -> None:
+    def __init__(
+        self, url: str = URL, timeout: float = 90.0, gateway: Optional[subprocess.Popen[str]] = None
+    ) -> None:
         self._url = url.rstrip("/")
+        self._gateway = gateway
         self._timeout = timeout
         # The gateway is on this machine, or at the end of a tunnel.
         self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
@@ -86,19 +91,26 @@ class Client:
         """Like `call`, for asyncio."""
         return await asyncio.to_thread(lambda: self.call(routine, *args, **kwargs))
 
-    def map(self, routine: str, arguments: Iterable[Any], *, key: Optional[str] = None) -> Job:
+    def map(
+        self, routine: str, arguments: Iterable[Any], *, key: Optional[str] = None, reduce: Sequence[str] = ()
+    ) -> Job:
         """Starts a job with one call for each argument, which is the only one of its call.
 
-        A range is not expanded. A job with the same key is not started a second time.
+        A range is not expanded. A job with the same key is not started a second time. `reduce` has the names of numbers
+        for `Job.reduced`: sum, mean, min, max, argmin, argmax and count.
         """
-        if isinstance(arguments, range) and arguments.step == 1:
-            end = max(arguments.start, arguments.stop)
-            return self._submit(routine, {"range": [arguments.start, end]}, key)
-        return self._submit(routine, [[encode(value)] for value in arguments], key)
+        if not isinstance(arguments, range):
+            return self._submit(routine, [[encode(value)] for value in arguments], key, reduce)
+        return self._submit(routine, document(arguments), key, reduce)
 
-    def starmap(self, routine: str, arguments: Iterable[Any], *, key: Optional[str] = None) -> Job:
-        """Starts a job in which each tuple or list has positional arguments, and each dict named ones."""
-        return self._submit(routine, [encode(value) for value in arguments], key)
+    def starmap(
+        self, routine: str, arguments: Iterable[Any] | Space, *, key: Optional[str] = None, reduce: Sequence[str] = ()
+    ) -> Job:
+        """Starts a job in which each tuple or list has positional arguments, and each dict named ones.
+
+        The arguments can be a space, such as `product(x=range(10**6), y=[0.1, 0.2])`.
+        """
+        return self._submit(routine, document(arguments), key, reduce)
 
     def search(self, routine: str, *args: Any, **kwargs: Any) -> Job:
         """Starts a search with positional or named arguments of its class."""
@@ -143,9 +155,12 @@ class Client:
 
         return Executor(self, **options)
 
-    def _submit(self, routine: str, arguments: Any, key: Optional[str] = None) -> Job:
+    def _submit(
+        self, routine: str, arguments: Any, key: Optional[str] = None, reduce: Sequence[str] = ()
+    ) -> Job:
         headers = {"idempotency-key": key} if key else {}
-        job = self._ask("POST", "/v1/jobs", {"routine": routine, "arguments": arguments}, headers)
+        body = {"routine": routine, "arguments": arguments, **({"reduce": list(reduce)} if reduce else {})}
+        job = self._ask("POST", "/v1/jobs", body, headers)
         return Job(self, job["job"])
 
     def _open(self, method: str, path: str, body: Any = None, headers: Mapping[str, str] = {}) -> Any:
@@ -173,6 +188,13 @@ class Client:
         with self._open(method, path, body, headers) as answer:
             return json.load(answer, object_hook=special)
 
+    def close(self) -> None:
+        """Stops the gateway that `here` has started."""
+        if self._gateway is not None:
+            self._gateway.terminate()
+            self._gateway.wait()
+            self._gateway = None
+
     def __enter__(self) -> Client:
         return self
 
@@ -182,7 +204,7 @@ class Client:
         error: Optional[BaseException],
         trace: Optional[TracebackType],
     ) -> None:
-        pass
+        self.close()
 
 
 class Job:
@@ -230,10 +252,22 @@ class Job:
         self._succeed()
         return dict(self._client._ask("GET", f"{self._path()}/results"))
 
-    def _succeed(self) -> None:
+    def reduced(self) -> dict[str, Any]:
+        """Waits until the job is over, and returns the numbers that `reduce` has requested, by their names.
+
+        Raises `JobError` if a call has failed: `results` has the errors.
+        """
+        status = self._succeed()
+        failed = sum(status["tally"]["failed"].values())
+        if failed:
+            raise JobError(f"{failed} calls of job {self.id} have failed")
+        return dict(status.get("reduced", {}))
+
+    def _succeed(self) -> dict[str, Any]:
         status = self.wait()
         if status["state"] != "successful":
             raise JobError(f"job {self.id} is {status['state']}: {status.get('reason', '')}")
+        return status
 
     def values(self) -> list[Any]:
         """Waits until the job is over, and returns the values. Raises the error of the first failed call."""
@@ -267,3 +301,19 @@ def argument(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 def connect(url: str = URL, timeout: float = 90.0) -> Client:
     """Returns a client of the gateway at this address. Each request may take `timeout` seconds."""
     return Client(url, timeout)
+
+
+def here(*options: str, timeout: float = 90.0) -> Client:
+    """Returns a client of this machine, without a server: it starts `routines gateway`, and stops it when it is closed.
+
+    The packages are in the store of the variable ROUTINES_STORE. Options are those of the command, such as "--workers", "2".
+    """
+    command = ["routines", "gateway", "--listen", "127.0.0.1:0", *options]
+    environment = {name: value for name, value in os.environ.items() if name != "TASKWORK_ZK"}
+    gateway = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, env=environment)
+    assert gateway.stdout is not None
+    with gateway.stdout as lines:
+        line = lines.readline()
+    if not line.startswith("serving "):
+        raise RuntimeError(f"{' '.join(command)} has ended with {gateway.wait()}: see its message")
+    return Client(line.removeprefix("serving ").strip(), timeout, gateway)

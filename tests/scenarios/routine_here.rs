@@ -1,0 +1,250 @@
+//! Routines on this machine: commands and a gateway without ZooKeeper, parameter spaces and reductions.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+    thread,
+    time::{Duration, Instant},
+};
+
+use serde_json::{Value, json};
+use taskwork_tests::cluster::{CommandOutput, Running, SOON, program};
+use tempfile::TempDir;
+
+use crate::routines::client;
+
+const CALLS: u64 = 300;
+
+/// Notes each call.
+const MODULE: &str = r#"
+import os, time
+
+def run(n):
+    if n < 0:
+        raise ValueError(f"{n} is negative")
+    with open(os.path.join(FOLDER, "notes"), "a") as notes:
+        notes.write(f"{n}\n")
+    time.sleep(0.01)
+    return n * n
+
+def area(x=1, y=1, scale=1.0):
+    return x * y * scale
+"#;
+
+/// A folder with a store, in which the routines are deployed.
+struct Place(TempDir);
+
+impl Place {
+    fn new() -> Self {
+        let place = Self(tempfile::tempdir().unwrap());
+        for (name, entry) in [("square", "run"), ("area", "area")] {
+            let source = place.path().join(name);
+            fs::create_dir(&source).unwrap();
+            let toml =
+                format!("name = '{name}'\nversion = '1.0'\nruntime = 'python3'\nentry = 'module:{entry}'\n");
+            fs::write(source.join("routine.toml"), toml).unwrap();
+            fs::write(
+                source.join("module.py"),
+                format!("FOLDER = {:?}\n{MODULE}", place.path().to_str().unwrap()),
+            )
+            .unwrap();
+            assert_eq!(place.run(&["deploy", name]).code, 0);
+        }
+        place
+    }
+
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    fn prepared(&self, mut command: Command) -> Command {
+        let path = program("routines").unwrap();
+        let path = format!("{}:{}", path.parent().unwrap().display(), std::env::var("PATH").unwrap());
+        command.current_dir(self.path()).env_remove("TASKWORK_ZK").env("PATH", path);
+        command.env("ROUTINES_STORE", self.path().join("store")).env("TMPDIR", self.path());
+        command
+    }
+
+    fn begin(&self, arguments: &[&str]) -> Running {
+        let mut command = Command::new(program("routines").unwrap());
+        command.args(arguments);
+        Running::begin(self.prepared(command), self.path()).unwrap()
+    }
+
+    fn run(&self, arguments: &[&str]) -> CommandOutput {
+        self.begin(arguments).end().unwrap()
+    }
+
+    fn json(&self, arguments: &[&str]) -> Value {
+        let ended = self.run(&[arguments, &["--json"]].concat());
+        assert_eq!(ended.code, 0, "{arguments:?}: {}", ended.err);
+        serde_json::from_str(&ended.out).unwrap()
+    }
+
+    /// Returns how often each call was made.
+    fn notes(&self) -> BTreeMap<u64, u64> {
+        let mut notes = BTreeMap::new();
+        let text = fs::read_to_string(self.path().join("notes")).unwrap_or_default();
+        for number in text.lines().filter_map(|line| line.parse().ok()) {
+            *notes.entry(number).or_default() += 1;
+        }
+        notes
+    }
+}
+
+fn signal(running: &Running, name: &str) {
+    let sent = Command::new("kill").args([&format!("-{name}"), &running.id().to_string()]).status();
+    assert!(sent.unwrap().success());
+}
+
+#[test]
+fn commands_without_zookeeper_print_results_and_tracebacks() {
+    let place = Place::new();
+    let called = place.run(&["call", "square@1.0", "[12]"]);
+    assert_eq!((called.code, &*called.out), (0, "144\n"), "{}", called.err);
+    assert!(called.err.contains("without --zk"), "{}", called.err);
+    let failed = place.run(&["call", "square@1.0", "-5"]);
+    assert!(
+        failed.code == 1 && failed.err.contains("in run") && failed.err.contains("-5 is negative"),
+        "{failed:?}"
+    );
+    let mapped = place.json(&["map", "square", "--range", "2..40", "--workers", "3"]);
+    assert_eq!((&mapped["routine"], &mapped["job"]), (&json!("square@1.0"), &json!("j-0000000000")));
+    assert_eq!(mapped["results"].as_array().unwrap().len(), 38);
+    assert_eq!(mapped["results"][37], json!({ "index": 37, "value": 39 * 39 }));
+    assert_eq!(place.run(&["map", "cube@1.0", "--range", "2..4"]).code, 2);
+    let both = place.run(&["call", "square@1.0", "1", "--state", "state", "--zk", "127.0.0.1:1"]);
+    assert!(both.code == 2 && both.err.contains("--zk"), "{both:?}");
+    // Temporary files are removed.
+    let left: Vec<PathBuf> = fs::read_dir(place.path()).unwrap().map(|entry| entry.unwrap().path()).collect();
+    assert!(!left.iter().any(|path| path.to_string_lossy().contains("routines-")), "{left:?}");
+}
+
+#[test]
+fn killed_map_continues_from_its_directory() {
+    let place = Place::new();
+    let calls = CALLS.to_string();
+    let arguments =
+        ["map", "square@1.0", "--range", &format!("0..{calls}"), "--state", "state", "--workers", "2"];
+    let mut killed = place.begin(&arguments);
+    let deadline = Instant::now() + SOON;
+    while place.notes().len() < 150 {
+        assert!(!killed.has_ended().unwrap() && Instant::now() < deadline, "{}", killed.errors());
+        thread::sleep(Duration::from_millis(10));
+    }
+    let refused = place.run(&arguments);
+    assert!(refused.code == 2 && refused.err.contains("in use by another process"), "{refused:?}");
+    signal(&killed, "KILL");
+    killed.end().unwrap();
+    let made = place.notes().len();
+    let ended = place.run(&arguments);
+    assert_eq!(ended.code, 0, "{}", ended.err);
+    let expected: Vec<String> =
+        (0..CALLS).map(|n| format!("{{\"index\":{n},\"value\":{}}}", n * n)).collect();
+    assert_eq!(ended.out.lines().collect::<Vec<_>>(), expected);
+    let repeated = place.notes().values().filter(|times| **times > 1).count();
+    assert!(made >= 150 && repeated < made, "{repeated} of {made} calls were repeated");
+    // A job that is over has its results, and another one starts.
+    let notes = place.notes();
+    assert_eq!(place.run(&arguments).out, ended.out);
+    assert_eq!(place.notes(), notes);
+    let other = place.run(&["map", "square@1.0", "--range", "0..3", "--state", "state"]);
+    assert_eq!((other.code, other.out.lines().count()), (0, 3), "{}", other.err);
+}
+
+#[test]
+fn interrupted_map_continues_from_its_directory() {
+    let place = Place::new();
+    let arguments = ["map", "square@1.0", "--range", "0..200", "--state", "state", "--workers", "1"];
+    let mut interrupted = place.begin(&arguments);
+    let deadline = Instant::now() + SOON;
+    while place.notes().len() < 20 {
+        assert!(!interrupted.has_ended().unwrap() && Instant::now() < deadline, "{}", interrupted.errors());
+        thread::sleep(Duration::from_millis(10));
+    }
+    signal(&interrupted, "INT");
+    let ended = interrupted.end().unwrap();
+    assert!(ended.code == 130 && ended.out.is_empty(), "{ended:?}");
+    assert!(place.notes().len() < 200);
+    let ended = place.run(&arguments);
+    assert_eq!((ended.code, ended.out.lines().count()), (0, 200), "{}", ended.err);
+}
+
+#[test]
+fn python_client_works_without_a_server() {
+    let place = Place::new();
+    let script = r#"
+import math, sys
+import routines
+
+with routines.here("--workers", "2") as r:
+    assert r.call("square@1.0", 12) == 144
+    assert r.map("square@1.0", range(20)).values() == [n * n for n in range(20)]
+    try:
+        r.call("square@1.0", -1)
+    except routines.CallError as error:
+        assert error.kind == "user" and "in run" in error.trace
+    else:
+        raise AssertionError("it has failed")
+    with r.executor() as executor:
+        assert list(executor.map("square@1.0", range(30))) == [n * n for n in range(30)]
+    r.put("cases", b"[2, 3]\n\n[4, 5]\n")
+    assert r.starmap("area@1.0", routines.lines(routines.Resource("cases"))).values() == [6, 20]
+    space = routines.product(x=range(1, 4), y=[2, 5], scale=[0.1])
+    expected = [x * y * 0.1 for x in range(1, 4) for y in [2, 5]]
+    assert r.starmap("area@1.0", space).values() == expected
+    pairs = routines.zipped(range(3), [5, 6, 7])
+    assert r.starmap("area@1.0", pairs).values() == [0, 6, 14]
+    scales = [10.0 ** (n % 40 - 20) * (-1) ** n for n in range(2000)]
+    values = [3 * scale for scale in scales]
+    wanted = ["sum", "mean", "min", "max", "argmin", "argmax", "count"]
+    reduced = r.starmap("area@1.0", routines.product(x=[3], scale=scales), reduce=wanted).reduced()
+    assert reduced == {
+        "sum": math.fsum(values), "mean": math.fsum(values) / 2000, "min": min(values), "max": max(values),
+        "argmin": values.index(min(values)), "argmax": values.index(max(values)), "count": 2000,
+    }, reduced
+    assert list(reduced) == sorted(wanted)
+    assert r.map("area@1.0", [], reduce=["sum", "min"]).reduced() == {"sum": 0.0, "min": None}
+    failed = r.map("square@1.0", [1, -1], reduce=["sum"])
+    try:
+        failed.reduced()
+    except routines.JobError as error:
+        assert "1 calls" in str(error)
+    else:
+        raise AssertionError("it has failed")
+    assert failed.status()["reduced"] == {"sum": 1.0}
+    for arguments, part in [(routines.zipped([1], [1, 2]), "`arguments.zip[0]` has 1 points"),
+                            (routines.product(range(10**9), range(10**9)), "at most 1000000000 calls"),
+                            (routines.lines(routines.Resource("none")), "no resource none")]:
+        try:
+            r.starmap("area@1.0", arguments)
+        except routines.RequestError as error:
+            assert part in str(error), error
+        else:
+            raise AssertionError("it is refused")
+"#;
+    let ended = Running::begin(place.prepared(client(&[script])), place.path()).unwrap().end().unwrap();
+    assert_eq!(ended.code, 0, "{}", ended.err);
+}
+
+#[test]
+fn map_prints_reductions_of_a_space() {
+    let place = Place::new();
+    fs::write(place.path().join("space.json"), r#"{"product": {"y": [1, 2], "x": {"range": [0, 4]}}}"#)
+        .unwrap();
+    let map = ["map", "area@1.0", "--arguments", "space.json"];
+    let listed = place.json(&map);
+    let values: Vec<f64> =
+        listed["results"].as_array().unwrap().iter().map(|it| it["value"].as_f64().unwrap()).collect();
+    assert_eq!(values, [0.0, 1.0, 2.0, 3.0, 0.0, 2.0, 4.0, 6.0]);
+    let reduced = place.run(&[&map[..], &["--reduce", "sum,argmax"]].concat());
+    assert_eq!((reduced.code, &*reduced.out), (0, "{\"argmax\":7,\"sum\":18.0}\n"), "{}", reduced.err);
+    assert_eq!(place.json(&[&map[..], &["--reduce", "mean"]].concat())["reduced"], json!({ "mean": 2.25 }));
+    let failed = place.run(&["map", "square@1.0", "--range", "-2..3", "--reduce", "count"]);
+    assert_eq!((failed.code, &*failed.out), (1, "{\"count\":3}\n"), "{}", failed.err);
+    assert!(failed.err.contains("2 calls of job"), "{}", failed.err);
+    let median = place.run(&[&map[..], &["--reduce", "median"]].concat());
+    assert!(median.code == 2 && median.err.contains("argmin"), "{median:?}");
+}
