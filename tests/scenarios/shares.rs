@@ -128,6 +128,30 @@ fn higher_priority_runs_first_and_exclusive_job_waits() {
 }
 
 #[test]
+fn raised_priority_of_a_started_job_gives_it_the_workers() {
+    let mut cluster = Cluster::shared().unwrap();
+    cluster.start_nodes("tree", 1, &["--workers", "1"]).unwrap();
+    let endless = submit(&cluster, ENDLESS, &[]);
+    wait_until(&cluster, "it works", || worked(&cluster, &endless) > 0);
+    let urgent = submit(&cluster, "13", &["--priority", "-1"]);
+    wait_until(&cluster, "the node works on both", || nodes_of(&cluster, &urgent) == 1);
+    let set = |options: &[&str]| cluster.json("taskwork", &[&["set", &urgent], options].concat()).unwrap();
+    assert_eq!(set(&["--priority", "5"])["priority"], 5);
+    assert_done(&cluster, &urgent, 13);
+    let done = job(&cluster, &urgent);
+    let timeline = done["timeline"].as_array().unwrap();
+    let is_change = |event: &&Value| event["kind"] == "share changed";
+    let changes: Vec<_> = timeline.iter().filter(is_change).map(|event| &event["detail"]).collect();
+    assert_eq!(changes, ["weight 1, priority 5"], "{done}");
+    let late = cluster.run("taskwork", &["set", &urgent, "--weight", "2"]).unwrap();
+    assert_eq!(late.code, 1, "{late:?}");
+    assert!(late.err.contains("is done") && late.err.contains("submit another"), "{late:?}");
+    let set = cluster.run("taskwork", &["set", &endless, "--weight", "7"]).unwrap();
+    assert!(set.out.contains("has weight 7, priority 0"), "{set:?}");
+    assert_eq!(job(&cluster, &endless)["weight"], 7);
+}
+
+#[test]
 fn invalid_share_options_are_refused() {
     let cluster = Cluster::shared().unwrap();
     for (option, given) in [
@@ -138,9 +162,11 @@ fn invalid_share_options_are_refused() {
         ("--priority", "101"),
         ("--priority", "-101"),
     ] {
-        let said = cluster.run("tree", &["submit", "3", &format!("{option}={given}")]).unwrap();
-        assert_eq!(said.code, 2, "{option} {given}: {said:?}");
-        assert!(said.err.contains(option) && said.err.contains(given), "{said:?}");
+        for (program, command) in [("tree", "submit"), ("taskwork", "set")] {
+            let said = cluster.run(program, &[command, "3", &format!("{option}={given}")]).unwrap();
+            assert_eq!(said.code, 2, "{option} {given}: {said:?}");
+            assert!(said.err.contains(option) && said.err.contains(given), "{said:?}");
+        }
     }
 }
 

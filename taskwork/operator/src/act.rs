@@ -13,7 +13,10 @@ use taskwork::{
     JobId,
     client::{SUGGESTION_BYTES_MAX, Stage},
 };
-use taskwork_cli::{Failure, command::tell};
+use taskwork_cli::{
+    Failure,
+    command::{submitter, tell},
+};
 
 use super::{connection::Connection, top::text::things};
 
@@ -145,6 +148,29 @@ pub(super) async fn finish(connection: &Connection, id: &JobId) -> Result<(), Fa
     connection.say(
         || json!({ "job": id.as_str(), "finished": true }),
         || format!("job {id} accepts no more tasks; it is finished when all are complete"),
+    );
+    Ok(())
+}
+
+/// A new share of the workers for a job.
+#[derive(Debug, Clone, Copy, clap::Args)]
+#[group(required = true, multiple = true)]
+pub(super) struct NewShare {
+    /// The weight, from 1 to 1000: workers are divided in proportion to the weights of the jobs of a priority that have
+    /// tasks.
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    weight: Option<u32>,
+    /// The priority, from -100 to 100: jobs of a higher priority come first.
+    #[arg(long, allow_negative_numbers = true, value_parser = clap::value_parser!(i32).range(-100..=100))]
+    priority: Option<i32>,
+}
+
+/// Changes the weight or the priority of a job.
+pub(super) async fn set(connection: &Connection, id: &JobId, new: NewShare) -> Result<(), Failure> {
+    let share = connection.client.set_share(id, new.weight, new.priority, &submitter()).await?;
+    connection.say(
+        || json!({ "job": id.as_str(), "weight": share.weight, "priority": share.priority }),
+        || format!("job {id} has {share}"),
     );
     Ok(())
 }

@@ -53,6 +53,8 @@ enum Command {
     Cancel(Cancel),
     /// Finish adding tasks to jobs that stay open: a job is finished when all its tasks are complete.
     Finish(OfJobs),
+    /// Change the weight or the priority of jobs that are not over. Their nodes apply it at once.
+    Set(Set),
     /// Suspend jobs: their tasks are parked, and their nodes work on the next job.
     Suspend(OfJobs),
     /// Resume suspended jobs.
@@ -124,6 +126,14 @@ struct Drain {
     timeout: Duration,
     #[command(flatten)]
     common: Common,
+}
+
+#[derive(Debug, clap::Args)]
+struct Set {
+    #[command(flatten)]
+    of: OfJobs,
+    #[command(flatten)]
+    share: act::NewShare,
 }
 
 #[derive(Debug, clap::Args)]
@@ -234,6 +244,7 @@ fn perform(command: Command) -> Result<ExitCode, Failure> {
         | Command::Drain(Drain { common, .. })
         | Command::Inject(Inject { common, .. })
         | Command::Cancel(Cancel { of: OfJobs { common, .. }, .. })
+        | Command::Set(Set { of: OfJobs { common, .. }, .. })
         | Command::Forget(Forget { common, .. })
         | Command::Whatif(With { common, .. }) => common,
     };
@@ -327,6 +338,9 @@ async fn perform_on(connection: &Connection, command: Command) -> Result<ExitCod
         }
         Command::Finish(OfJobs { jobs, .. }) => {
             act::each(&jobs, async |job| act::finish(connection, job).await).await?;
+        }
+        Command::Set(Set { of: OfJobs { jobs, .. }, share }) => {
+            act::each(&jobs, async |job| act::set(connection, job, share).await).await?;
         }
         Command::Suspend(OfJobs { jobs, .. }) => {
             act::each(&jobs, async |job| act::suspend(connection, job).await).await?;

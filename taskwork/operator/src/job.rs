@@ -1,6 +1,6 @@
 //! `taskwork job`.
 
-use std::{collections::BTreeSet, fmt::Write as _};
+use std::{borrow::Cow, collections::BTreeSet, fmt::Write as _};
 
 use serde_json::json;
 use taskwork::{
@@ -165,15 +165,20 @@ impl Facts {
     }
 
     /// Returns the events of the job (time, node, event, details), ordered as far as the nodes' clocks agree.
-    fn timeline(&self) -> Vec<(u64, &str, String, &str)> {
+    fn timeline(&self) -> Vec<(u64, &str, String, Cow<'_, str>)> {
         let record = &self.job.record;
-        let mut timeline = vec![(record.submitted_ms, record.submitter.as_str(), "submitted".to_owned(), "")];
+        let submitter = record.submitter.as_str();
+        let mut timeline = vec![(record.submitted_ms, submitter, "submitted".to_owned(), Cow::Borrowed(""))];
+        timeline.extend(record.share_changes.iter().map(|change| {
+            let share = Cow::Owned(change.share.to_string());
+            (change.at_ms, change.by.as_str(), "share changed".to_owned(), share)
+        }));
         for work in &self.job.nodes {
             let events = work.published.timeline.iter();
             timeline.extend(events.map(|event| {
                 let kind = serde_json::to_value(event.kind).unwrap_or_default();
                 let kind = kind.as_str().unwrap_or_default().replace('_', " ");
-                (event.at_ms, work.node.as_str(), kind, event.detail.as_str())
+                (event.at_ms, work.node.as_str(), kind, Cow::Borrowed(event.detail.as_str()))
             }));
         }
         if let Some(finished) = record.finished_ms {
@@ -181,7 +186,7 @@ impl Facts {
                 finished,
                 "-",
                 self.job.stage.text().to_owned(),
-                record.reason.as_deref().unwrap_or(""),
+                Cow::Borrowed(record.reason.as_deref().unwrap_or("")),
             ));
         }
         timeline.sort_by_key(|(at_ms, ..)| *at_ms);
@@ -194,7 +199,7 @@ impl Facts {
             let before = at_ms < start;
             let lapse = if before { lapse(at_ms, start) } else { lapse(start, at_ms) };
             let sign = if before { "-" } else { "" };
-            vec![format!("{sign}{lapse}"), who.to_owned(), what, detail.to_owned()]
+            vec![format!("{sign}{lapse}"), who.to_owned(), what, detail.into_owned()]
         });
         format!("\n{}", table::table(&["#AFTER", "WHO", "WHAT", ""], rows))
     }

@@ -56,6 +56,7 @@ pub(super) fn record(id: &str, stage: Stage, record: Option<&JobRecord>) -> serd
         "weight": record.share.weight,
         "priority": record.share.priority,
         "exclusive": record.share.exclusive,
+        "share_changes": record.share_changes,
         "reason": record.reason,
         "lost": record.lost,
     })

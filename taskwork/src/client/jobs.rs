@@ -7,11 +7,11 @@ use tokio::time;
 use zk::{
     Requests,
     figures::{Ledger, NodeFigures},
-    job::{self, JobRecord, JobWatch, Retried},
+    job::{self, JobRecord, JobWatch, NewShare, Retried, Share},
     question, suggestion,
 };
 
-use super::{Client, ClientError, Overview, Stage};
+use super::{Client, ClientError, Overview, Stage, share};
 use crate::{
     display::{Document, JobDisplay, document_of, request_of},
     figures::{Figures, sum},
@@ -284,6 +284,38 @@ impl Client {
             return Ok(());
         }
         Err(not_that(job, &record, "only a suspended job can be resumed"))
+    }
+
+    /// Changes the weight or the priority of a job that runs, is queued or is suspended. Its nodes apply it at once, without an
+    /// interruption. Returns the share of the job from now on. Idempotent.
+    ///
+    /// # Errors
+    /// If there is no such job, it is in another state, a value is out of range, or ZooKeeper was unavailable for too
+    /// long.
+    pub async fn set_share(
+        &self,
+        job: &JobId,
+        weight: Option<u32>,
+        priority: Option<i32>,
+        by: &str,
+    ) -> Result<Share, ClientError> {
+        let of = self.record(job).await?.share;
+        let checked = share(weight.unwrap_or(1), priority.unwrap_or(of.priority), of.exclusive)?;
+        let new = NewShare { weight: weight.map(|_| checked.weight), priority };
+        let now_ms = unix_ms();
+        let set = self.ask(|store| async move {
+            job::set_share(&*store, self.cluster(), &job.0, new, by, now_ms).await
+        });
+        let record = set.await?;
+        if record.state.accepts_share() {
+            return Ok(record.share);
+        }
+        let remedy = if record.state.is_over() {
+            "only a job that is not over can be changed; submit another one with these values"
+        } else {
+            "it can be changed once it is submitted; try again"
+        };
+        Err(not_that(job, &record, remedy))
     }
 
     /// Retries the tasks that a job has [set aside](crate::Report::set_aside): the job runs again with these tasks

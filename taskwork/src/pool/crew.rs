@@ -49,6 +49,8 @@ pub(crate) trait Workplace: Send + Sync {
     fn stint(self: Arc<Self>, worker: usize) -> Stint;
     /// Connects the pool to the crew, once.
     fn enlist(&self, post: Post);
+    /// Changes the claim of the pool on the workers of its crew.
+    fn set_claim(&self, claim: Claim);
 }
 
 /// A worker's stay in a pool.
@@ -386,6 +388,14 @@ impl Post {
         }
     }
 
+    /// Changes the claim of the pool. Must not be called under the lock of a pool.
+    pub(super) fn set_claim(&self, claim: Claim) {
+        let mut state = self.desk.lock();
+        if state.shares.set_claim(self.number, claim, self.desk.now()) {
+            state.allot_if_shared();
+        }
+    }
+
     /// Removes the pool from the crew: no more workers come. Must not be called under the lock of a pool.
     pub(super) fn leave(&self) {
         let mut state = self.desk.lock();
@@ -458,6 +468,10 @@ mod tests {
 
         fn enlist(&self, post: Post) {
             self.post.set(post).unwrap();
+        }
+
+        fn set_claim(&self, claim: Claim) {
+            self.post.get().unwrap().set_claim(claim);
         }
     }
 

@@ -89,6 +89,20 @@ impl Shares {
         self.pools.insert(pool, Share { claim, ticks: BEGIN, was_idle: true });
     }
 
+    /// Changes the claim of a pool from now on: earlier time in it counts by the earlier claim. Returns whether it was another
+    /// one.
+    pub(super) fn set_claim(&mut self, pool: PoolNumber, claim: Claim, now: Duration) -> bool {
+        let Some(share) = self.pools.get_mut(&pool).filter(|share| share.claim != claim) else {
+            return false;
+        };
+        for stint in self.workers.iter_mut().flatten().filter(|stint| stint.pool == pool) {
+            share.ticks += share.claim.ticks(now.saturating_sub(stint.since));
+            stint.since = now;
+        }
+        share.claim = claim;
+        true
+    }
+
     /// Removes a pool. Workers may still be in it.
     pub(super) fn remove(&mut self, pool: PoolNumber) {
         self.pools.remove(&pool);

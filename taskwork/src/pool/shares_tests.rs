@@ -92,6 +92,26 @@ fn workers_are_shared_in_proportion_to_weights() {
 }
 
 #[test]
+fn changed_weight_counts_from_the_change_on() {
+    let mut bench = Bench::new(2, &[(1, 0), (1, 0)]);
+    bench.run(60_000);
+    let claim = Claim { weight: 9, priority: 0 };
+    assert!(bench.shares.set_claim(0, claim, bench.now) && !bench.shares.set_claim(0, claim, bench.now));
+    // Otherwise the clock of the first job would fall behind, and it would get all workers for a long time.
+    assert_shares(&bench.run(8_000), &[9, 1]);
+    bench.shares.set_claim(0, Claim::default(), bench.now);
+    assert_shares(&bench.run(8_000), &[1, 1]);
+}
+
+#[test]
+fn raised_priority_takes_the_workers_at_once() {
+    let mut bench = Bench::new(2, &[(1, 0), (1, 0)]);
+    bench.run(1_000);
+    bench.shares.set_claim(1, Claim { weight: 1, priority: 1 }, bench.now);
+    assert_eq!(bench.run(1_000), [0, 2_000]);
+}
+
+#[test]
 fn unused_share_of_a_job_goes_to_the_others() {
     let mut bench = Bench::new(4, &[(5, 0), (1, 0), (1, 0)]);
     bench.tasks.insert(0, 1);

@@ -10,7 +10,7 @@ use std::{
 use tokio::{sync::Notify, time::Instant};
 
 use super::{
-    Entry, Pool, PoolFault, PoolView, Signals, VariableTable, Work, Workplace,
+    Claim, Entry, Pool, PoolFault, PoolView, Signals, VariableTable, Work, Workplace,
     batches::Taken,
     crew::{Post, Stint},
     queue::Next,
@@ -136,6 +136,10 @@ impl<T: Task> Workplace for Slices<T> {
 
     fn enlist(&self, post: Post) {
         self.pool.enlist(post);
+    }
+
+    fn set_claim(&self, claim: Claim) {
+        self.pool.set_claim(claim);
     }
 }
 

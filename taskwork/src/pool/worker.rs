@@ -11,7 +11,7 @@ use std::{
 use tokio::time::Instant;
 
 use super::{
-    Entry, Pool, PoolFault,
+    Claim, Entry, Pool, PoolFault,
     crashes::Crashes,
     crew::{Post, Stint, Workplace},
     queue::{End, Interruption, Waits},
@@ -64,6 +64,10 @@ impl<T: Task> Workplace for Pool<T> {
 
     fn enlist(&self, post: Post) {
         self.queue.enlist(post);
+    }
+
+    fn set_claim(&self, claim: Claim) {
+        self.queue.set_claim(claim);
     }
 }
 

@@ -36,14 +36,14 @@ use self::reporting::closed_with;
 use self::waiting::{due, first, next_back, next_ended, opened, paused};
 use super::{
     clock::unix_ms,
-    coordination::Visibility,
+    coordination::{Visibility, claim_of},
     driver::Ended,
     errors::ServeError,
     node::{NotOpened, OpenPool, Part, RunningNode, SharedData, Stopping, open_pool},
     seat::Seat,
     serve::{Fate, Leave, ServeSetup},
 };
-use crate::{config::Limits, core::Departure, id::JobId, pool::Claim, report::JobError};
+use crate::{config::Limits, core::Departure, id::JobId, report::JobError};
 
 /// The maximum number of jobs on which a node works at a time.
 pub(crate) const ACTIVE_MAX: usize = 8;
@@ -456,11 +456,10 @@ impl SeatJobs<'_> {
             retry.succeeded();
         }
         let share = record.share;
-        let claim = Claim { weight: share.weight.get(), priority: share.priority };
         let part = Part {
             job: job.clone(),
             require: record.require.clone(),
-            claim,
+            claim: claim_of(share),
             pool,
             offer,
             limits,

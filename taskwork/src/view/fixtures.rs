@@ -41,6 +41,7 @@ pub(crate) fn record() -> JobRecord {
         after: Vec::new(),
         stays_open: false,
         share: Share::default(),
+        share_changes: Vec::new(),
         root: String::new(),
         shared_chunks: 0,
         shared_name: String::new(),

@@ -221,6 +221,8 @@ pub enum MomentKind {
     JobRuns,
     /// A job is over.
     JobOver,
+    /// A user has changed the weight or the priority of a job.
+    JobShare,
     /// No server of `ZooKeeper` answers the observer.
     ServersAway,
     /// A server answers again.

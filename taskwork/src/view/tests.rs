@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde_json::Value;
 use zk::{
     figures::{Best, EventKind, NodeFigures, PoolNow, Sense, Status, TimelineEvent},
-    job::{JobRecord, JobState, Lost},
+    job::{JobRecord, JobState, Lost, Share},
     membership::Member,
     quarantine::AboutTask,
 };
@@ -287,6 +287,21 @@ fn job_of_initial_read_is_not_a_run_event() {
     let runs = view.moments().filter(|moment| moment.what == MomentKind::JobRuns);
     let runs: Vec<_> = runs.map(|moment| (moment.at_ms, moment.name.as_str())).collect();
     assert_eq!(runs, [(4_000, "j-0000000002")]);
+}
+
+#[test]
+fn changed_share_of_a_job_is_an_event() {
+    let path = "jobs/j-0000000001";
+    let mut view = view([("members/n1", member("n1")), (path, job(JobState::Running, 2))]);
+    view.apply(&Event::of(2_000, "", Content::Found));
+    let share = Share { priority: 5, ..Share::default() };
+    for (at_ms, share) in [(3_000, Share::default()), (4_000, share), (5_000, share)] {
+        view.apply(&Event::of(at_ms, path, content(&JobRecord { share, ..fixtures::record() })));
+        view.apply(&Event::tick(at_ms));
+    }
+    let seen: Vec<_> =
+        view.moments().map(|moment| (moment.at_ms, moment.what, moment.name.as_str())).collect();
+    assert_eq!(seen, [(4_000, MomentKind::JobShare, JOB)]);
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::{
     mem,
 };
 
-use zk::membership::Member;
+use zk::{job::JobRecord, membership::Member};
 
 use super::{
     JobAbout, MOMENTS_MAX, MemberNow, Moment, MomentKind, NodeNow, Shown, Stage, View,
@@ -182,6 +182,9 @@ impl View {
             };
             let change = change_of_stage(&shown.about, stage, self.is_whole_shown);
             moments.extend(change.map(|what| (self.cluster.at_ms, what, id.clone())));
+            if has_other_share(shown.about.1.record.as_deref(), job.record.as_deref()) {
+                moments.push((self.cluster.at_ms, MomentKind::JobShare, id.clone()));
+            }
             let has_stopped = stage != Stage::Running && shown.about.1.stage == Stage::Running;
             // During an outage, the last known state is not a measurement.
             let is_silent = self.cluster.silent_since_ms.is_some();
@@ -209,6 +212,11 @@ impl View {
             self.jobs_gone.push_back((self.seq, id));
         }
     }
+}
+
+/// Returns whether a user has changed the share of a job since it was shown.
+fn has_other_share(shown: Option<&JobRecord>, now: Option<&JobRecord>) -> bool {
+    shown.zip(now).is_some_and(|(shown, now)| shown.share != now.share)
 }
 
 /// Returns the event for a change of a job's stage, if any. `known` is the displayed summary, and the tick of its last

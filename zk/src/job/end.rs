@@ -1,6 +1,6 @@
 //! Operations of authorised users on a job: cancel, suspend, resume, forget.
 
-use super::{JobState, read};
+use super::{JobRecord, JobState, read};
 use crate::{
     error::{Error, Result},
     paths::ClusterPaths,
@@ -62,24 +62,42 @@ async fn turn(
     from: JobState,
     to: JobState,
 ) -> Result<bool> {
-    // An earlier request whose answer was lost must be visible.
-    store.sync(&cluster.job(job).record()).await?;
-    for _ in 0..END_TRIES_MAX {
-        let (mut record, version) = read(store, cluster, job).await?;
-        if record.state != from {
-            return Ok(record.state == to);
+    let change = |record: &mut JobRecord| {
+        let changes = record.state == from;
+        if changes {
+            record.state = to;
         }
-        record.state = to;
-        match store.set(&cluster.job(job).record(), &record::write(&record), Some(version)).await {
-            Err(Error::BadVersion { .. }) => {}
-            other => return other.map(|_| true),
-        }
-    }
-    Err(Error::Contended { path: cluster.job(job).record(), tries: END_TRIES_MAX })
+        changes
+    };
+    Ok(update(store, cluster, job, change).await?.state == to)
 }
 
-/// The number of times that ending a job may lose the race against other changes of its record.
-const END_TRIES_MAX: usize = 64;
+/// The number of times that an update may lose the race against other changes of the record.
+const UPDATE_TRIES_MAX: usize = 64;
+
+/// Reads a record, changes it, and writes it if `change` returns true. Repeats this if the record was changed in
+/// between. Returns the resulting record.
+pub(super) async fn update(
+    store: &dyn Store,
+    cluster: &ClusterPaths,
+    job: &str,
+    mut change: impl FnMut(&mut JobRecord) -> bool,
+) -> Result<JobRecord> {
+    let path = cluster.job(job).record();
+    // An earlier request whose answer was lost must be visible, and a retry of a job that was over.
+    store.sync(&path).await?;
+    for _ in 0..UPDATE_TRIES_MAX {
+        let (mut record, version) = read(store, cluster, job).await?;
+        if !change(&mut record) {
+            return Ok(record);
+        }
+        match store.set(&path, &record::write(&record), Some(version)).await {
+            Err(Error::BadVersion { .. }) => {}
+            other => return other.map(|_| record),
+        }
+    }
+    Err(Error::Contended { path, tries: UPDATE_TRIES_MAX })
+}
 
 async fn end(
     store: &dyn Store,
@@ -89,22 +107,15 @@ async fn end(
     reason: &str,
     now_ms: u64,
 ) -> Result<()> {
-    // A job that is over may have been retried since.
-    store.sync(&cluster.job(job).record()).await?;
-    for _ in 0..END_TRIES_MAX {
-        let (mut record, version) = read(store, cluster, job).await?;
-        if record.state.is_over() {
-            return Ok(());
+    let change = |record: &mut JobRecord| {
+        let changes = !record.state.is_over();
+        if changes {
+            (record.state, record.finished_ms) = (state, Some(now_ms));
+            record.reason = Some(shortened(reason));
         }
-        record.state = state;
-        record.finished_ms = Some(now_ms);
-        record.reason = Some(shortened(reason));
-        match store.set(&cluster.job(job).record(), &record::write(&record), Some(version)).await {
-            Err(Error::BadVersion { .. }) => {}
-            other => return other.map(drop),
-        }
-    }
-    Err(Error::Contended { path: cluster.job(job).record(), tries: END_TRIES_MAX })
+        changes
+    };
+    update(store, cluster, job, change).await.map(drop)
 }
 
 /// The longest reason that is recorded, in characters.

@@ -31,7 +31,7 @@ pub use self::{
     open::{Added, ROOTS_MAX, add, finish, settle},
     release::release,
     retry::{Retried, retry},
-    share::Share,
+    share::{NewShare, Share, ShareChange, set_share},
     submit::{NewJob, Submission, submit},
 };
 use crate::{
@@ -73,6 +73,11 @@ impl JobState {
     /// Returns whether nodes may work on the job.
     pub fn is_running(self) -> bool {
         self == Self::Running
+    }
+
+    /// Returns whether the [share](Share) of the job can be changed: its submitter does not write it, and nodes will use it.
+    pub fn accepts_share(self) -> bool {
+        matches!(self, Self::Running | Self::Suspended)
     }
 }
 
@@ -116,6 +121,9 @@ pub struct JobRecord {
     /// Its share of the nodes.
     #[serde(default)]
     pub share: Share,
+    /// The latest changes of its share since its submission.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub share_changes: Vec<ShareChange>,
     /// The id of the root task.
     pub root: String,
     /// The number of chunks of the shared data.

@@ -199,6 +199,7 @@ impl<'a> Submission<'a> {
             after: new.after.to_vec(),
             stays_open: new.stays_open,
             share: new.share,
+            share_changes: Vec::new(),
             root: new.root_id.to_owned(),
             shared_chunks: 0,
             shared_name: new.shared_name.to_owned(),

@@ -45,6 +45,54 @@ async fn resume_on_stale_server_sees_suspension() {
     }
 }
 
+fn weight(weight: u32) -> NewShare {
+    NewShare { weight: std::num::NonZeroU32::new(weight), priority: None }
+}
+
+#[tokio::test]
+async fn share_is_changed_and_recorded_once_whatever_answer_is_lost() {
+    for fate in FATES {
+        for countdown in 1.. {
+            let stage = Stage::new().await;
+            let operator = stage.tree.connect();
+            stage.tree.set_faults(LoseOne { session: operator.id(), countdown, fate });
+            let set = || set_share(&*operator, &stage.cluster, &stage.job, weight(3), "anna", 7);
+            let hit = set().await.is_err();
+            if hit {
+                set().await.unwrap();
+            }
+            let (record, _) = read(&*stage.store, &stage.cluster, &stage.job).await.unwrap();
+            assert_eq!((record.share.weight.get(), record.share.priority), (3, 0), "{fate:?} {countdown}");
+            let share = record.share;
+            assert_eq!(record.share_changes, [ShareChange { at_ms: 7, by: "anna".to_owned(), share }]);
+            if !hit {
+                break;
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn share_of_a_job_that_is_over_stays() {
+    let stage = Stage::new().await;
+    cancel(&*stage.store, &stage.cluster, &stage.job, "enough", 3).await.unwrap();
+    let record = set_share(&*stage.store, &stage.cluster, &stage.job, weight(3), "anna", 7).await.unwrap();
+    assert_eq!((record.state, record.share), (JobState::Cancelled, Share::default()));
+    assert_eq!(record.share_changes, []);
+}
+
+#[tokio::test]
+async fn recorded_changes_of_a_share_are_bounded() {
+    let stage = Stage::new().await;
+    for number in 1..=40 {
+        let new = NewShare { priority: Some(number), ..weight(2) };
+        set_share(&*stage.store, &stage.cluster, &stage.job, new, "anna", 7).await.unwrap();
+    }
+    let (record, _) = read(&*stage.store, &stage.cluster, &stage.job).await.unwrap();
+    assert_eq!(record.share_changes.len(), share::SHARE_CHANGES_MAX);
+    assert_eq!(record.share_changes.last().unwrap().share, Share { priority: 40, ..record.share });
+}
+
 #[tokio::test]
 async fn submitted_job_runs_with_root_parked() {
     let stage = Stage::new().await;

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::{Gate, Queue, State};
 use crate::{
-    pool::{crew::Post, signals::Signals, sync::MutexGuard},
+    pool::{Claim, crew::Post, signals::Signals, sync::MutexGuard},
     task::Task,
 };
 
@@ -21,6 +21,12 @@ impl<T: Task> Queue<T> {
     /// Connects the queue to the crew.
     pub(in crate::pool) fn enlist(&self, post: Post) {
         let _ = self.post.set(post);
+    }
+
+    pub(in crate::pool) fn set_claim(&self, claim: Claim) {
+        if let Some(post) = self.post.get() {
+            post.set_claim(claim);
+        }
     }
 
     /// Prevents further workers from coming.

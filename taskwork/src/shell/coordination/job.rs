@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 use tracing::Instrument as _;
 use zk::{
     Store as _,
-    job::{JobState, JobWatch},
+    job::{JobState, JobWatch, Share},
     parked_id,
 };
 
@@ -17,7 +17,13 @@ use super::{Coordination, leaving::Leaving};
 use crate::{
     core::Event,
     id::{Attempt, NodeId, TaskId},
+    pool::Claim,
 };
+
+/// Returns the claim on the workers of a node that follows from the share of a job.
+pub(crate) fn claim_of(share: Share) -> Claim {
+    Claim { weight: share.weight.get(), priority: share.priority }
+}
 
 impl Coordination {
     pub(super) async fn follow_job(self: Arc<Self>) {
@@ -37,6 +43,7 @@ impl Coordination {
                 Err(_) => return,
             };
             retry.succeeded();
+            self.pool.set_claim(claim_of(record.share));
             if record.state.is_over() {
                 of_attempt.abort_all();
                 self.notify_driver(Event::JobOver).await;

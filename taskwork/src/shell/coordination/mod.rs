@@ -62,6 +62,7 @@ use zk::{
 };
 
 pub(crate) use self::{
+    job::claim_of,
     leader::Standing,
     leaving::{Deadline, LEAVE_REQUESTS_MAX, LeaveRequest, Leaving},
     orders::{ORDERS_MAX, Order},

@@ -55,6 +55,7 @@ function numbersOf({ about, points }) {
     ["Rate", maybe(stage === "running" ? rateNow(points) : null, (rate) => `${number(rate)}/s`, "it does not run, or too little was observed"), about.reported && `${number(done.worked)} units done`],
     ["Efficiency", maybe(went && went.searching / went.all, percent, "no node reports where its time went"), "of the time was searched"],
     ["Tasks", about.reported ? number(done.tasks) : unknown(WHY.reports), known(open) && `${whole(open)} open${parked > 0 ? `, ${whole(parked)} parked` : ""}`],
+    record && (record.share.weight !== 1 || record.share.priority !== 0) && ["Weight", whole(record.share.weight), `priority ${whole(record.share.priority)}`],
     ...costOfJob(about),
     ["Attempt", maybe(record?.attempt, whole, WHY.record), record && `of ${whole(record.attempts_max)}`],
   ]);

@@ -98,7 +98,7 @@ export function grid({ id, label, columns: all, rows, search, sorted = [all[0].n
           space("after", valued.length - from - seen.length)))));
 }
 
-const HAPPENED = { joined: ["joined", "has joined"], left: ["left", "has left"], lost: ["lost", "was lost"], job_runs: ["other", "runs"], job_over: ["other", "is over"], servers_away: ["lost", "does not answer"], servers_back: ["other", "answers again"] };
+const HAPPENED = { joined: ["joined", "has joined"], left: ["left", "has left"], lost: ["lost", "was lost"], job_runs: ["other", "runs"], job_over: ["other", "is over"], job_share: ["other", "has another share of the workers"], servers_away: ["lost", "does not answer"], servers_back: ["other", "answers again"] };
 export const happened = (what) => HAPPENED[what]?.[1] ?? what;
 
 function onHost(node, gone) {
@@ -113,10 +113,17 @@ function ended(job, at, list) {
   return isLast && isOver(stage) && `: ${stage}`;
 }
 
+// The share that a user gave to a job, for the latest change.
+function shared(job, at, list) {
+  const { weight, priority } = data.snapshot.jobs[job]?.about.record?.share ?? {};
+  const isLast = list.findLast(({ what, name }) => what === "job_share" && name === job)?.at_ms === at;
+  return isLast && known(weight) && `: weight ${whole(weight)}, priority ${whole(priority)}`;
+}
+
 // The latest events, the most recent first, including better solutions.
 export function events(list, most) {
   if (list.length === 0) return nothing("No events since the start of the observation.");
-  const text = ({ at_ms, what, name, value, gap, node, member }) => what === undefined ? ["Best ", h("b", null, known(value) ? exact(value) : "improved"), known(gap) && `, gap ${percent(gap)}`, node && [" by ", link("node", node)]] : [what.startsWith("job") ? ["Job ", jobLink(name)] : what.startsWith("servers") ? name : ["Node ", link("node", name), onHost(name, member)], ` ${happened(what)}`, what === "job_over" && ended(name, at_ms, list)];
+  const text = ({ at_ms, what, name, value, gap, node, member }) => what === undefined ? ["Best ", h("b", null, known(value) ? exact(value) : "improved"), known(gap) && `, gap ${percent(gap)}`, node && [" by ", link("node", node)]] : [what.startsWith("job") ? ["Job ", jobLink(name)] : what.startsWith("servers") ? name : ["Node ", link("node", name), onHost(name, member)], ` ${happened(what)}`, what === "job_over" && ended(name, at_ms, list), what === "job_share" && shared(name, at_ms, list)];
   return h("ol", { class: "events" }, list.slice(-most).reverse().map((one) => h("li", { key: `${one.at_ms} ${one.what} ${one.name}` }, moment(one.at_ms, now()), glyph(one.what ? HAPPENED[one.what]?.[0] : "best"), h("span", null, text(one)))));
 }
 
