@@ -9,6 +9,7 @@ mod cluster;
 mod commands;
 mod companions;
 mod conformance;
+mod cordon;
 mod dashboard;
 mod displays;
 mod doctor;

@@ -136,6 +136,28 @@ pub async fn join(store: &dyn Store, cluster: &ClusterPaths, member: &Member) ->
     }
 }
 
+/// Cordons a node: it starts no job and takes no more tasks until it is [uncordoned](uncordon). Idempotent.
+///
+/// # Errors
+/// Any error from the store.
+pub async fn cordon(store: &dyn Store, cluster: &ClusterPaths, node: &str) -> Result<()> {
+    match store.create(&cluster.cordon(node), b"", CreateMode::Persistent).await {
+        Ok(_) | Err(Error::NodeExists { .. }) => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Lets a cordoned node take work again. Idempotent.
+///
+/// # Errors
+/// Any error from the store.
+pub async fn uncordon(store: &dyn Store, cluster: &ClusterPaths, node: &str) -> Result<()> {
+    match store.delete(&cluster.cordon(node), None).await {
+        Ok(()) | Err(Error::NoNode { .. }) => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
 /// Decodes the record of a member, from the content of its znode.
 ///
 /// # Errors

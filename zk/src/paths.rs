@@ -5,6 +5,7 @@
 //!   members/<node>              ephemeral: the address and fingerprint of a node
 //!   election/<job>~<node>~<number>   ephemeral: the candidate with the lowest number of a job leads
 //!   drain/<node>                a node that is asked to leave
+//!   cordon/<node>               a node that takes no more work
 //!   scale                       the state of the machine controller; its version is the fence
 //!     controller                ephemeral: the name of the controller
 //!     said                      its recent decisions, for users
@@ -130,6 +131,7 @@ impl ClusterPaths {
             self.members(),
             self.election(),
             self.drains(),
+            self.cordons(),
             self.jobs(),
         ];
         // Usually all of them exist. Reads find that out faster than writes: they are pipelined, and need no
@@ -187,6 +189,16 @@ impl ClusterPaths {
     /// Returns the path of a node that is asked to leave.
     pub fn drain(&self, node: &str) -> String {
         format!("{}/drain/{node}", self.0)
+    }
+
+    /// Returns the folder of cordoned nodes.
+    pub fn cordons(&self) -> String {
+        format!("{}/cordon", self.0)
+    }
+
+    /// Returns the path of a cordoned node.
+    pub fn cordon(&self, node: &str) -> String {
+        format!("{}/cordon/{node}", self.0)
     }
 
     /// Returns the path of the state of the machine controller.

@@ -18,7 +18,7 @@ use taskwork_cli::{
     command::{submitter, tell},
 };
 
-use super::{connection::Connection, top::text::things};
+use super::{connection::Connection, selection::Selection, top::text::things};
 
 /// Prints a job's result, or the best values of a stopped job. If tasks were set aside, or the job was stopped, the exit
 /// code is 1.
@@ -56,23 +56,21 @@ pub(super) async fn each<T>(all: &[T], act: impl AsyncFn(&T) -> Result<(), Failu
     first
 }
 
-/// Asks nodes to leave; none, if one of the names is unknown or ambiguous.
+/// Asks nodes to leave; none, if one of the names is unknown or ambiguous. A second request to a node that is named makes it
+/// leave at once; one by a label has no effect.
 pub(super) async fn drain(
     connection: &Connection,
-    names: &[String],
+    selection: &Selection,
     wait: Option<Duration>,
 ) -> Result<(), Failure> {
-    let mut nodes = Vec::new();
-    for name in names {
-        let node = connection.client.member(name).await?;
-        // A second request would make it leave at once.
-        if !nodes.contains(&node) {
-            nodes.push(node);
-        }
-    }
     let (mut asked, mut failed) = (Vec::new(), None);
-    for node in nodes {
-        match connection.client.drain(node).await {
+    for node in selection.of(connection).await? {
+        let done = if selection.is_by_label() {
+            connection.client.drain_once(node).await.map(drop)
+        } else {
+            connection.client.drain(node).await
+        };
+        match done {
             Ok(()) => asked.push(node),
             Err(error) => _ = failed.get_or_insert(Failure::from(error)),
         }
@@ -92,6 +90,32 @@ pub(super) async fn drain(
     })
     .await;
     failed.map_or(left, Err)
+}
+
+/// Cordons nodes; none, if one of the names is unknown or ambiguous.
+pub(super) async fn cordon(connection: &Connection, selection: &Selection) -> Result<(), Failure> {
+    each(&selection.of(connection).await?, async |&node| {
+        connection.client.cordon(node).await?;
+        connection.say(
+            || json!({ "node": node.to_string(), "cordoned": true }),
+            || format!("node {node} is cordoned until taskwork uncordon {node}"),
+        );
+        Ok(())
+    })
+    .await
+}
+
+/// Uncordons nodes; none, if one of the names is unknown or ambiguous.
+pub(super) async fn uncordon(connection: &Connection, selection: &Selection) -> Result<(), Failure> {
+    each(&selection.of(connection).await?, async |&node| {
+        connection.client.uncordon(node).await?;
+        connection.say(
+            || json!({ "node": node.to_string(), "cordoned": false }),
+            || format!("node {node} is uncordoned"),
+        );
+        Ok(())
+    })
+    .await
 }
 
 /// The maximum size of the text of a suggestion, in bytes. The text may be indented; [`SUGGESTION_BYTES_MAX`] limits

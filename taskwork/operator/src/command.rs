@@ -15,7 +15,9 @@ use taskwork_cli::{
 use crate::{
     act, compare,
     connection::{Common, Connection},
-    dashboard, findings, job, jobs, nodes, report, scale, show, status, top, wait, whatif,
+    dashboard, findings, job, jobs, nodes, report, scale,
+    selection::Selection,
+    show, status, top, wait, whatif,
 };
 
 /// The name of the command.
@@ -47,6 +49,10 @@ enum Command {
     Wait(OfJob),
     /// Ask nodes to leave after they have handed over their unfinished tasks. A second request makes a node leave at once.
     Drain(Drain),
+    /// Cordon nodes: they stay, but start no job, and take no more tasks in the jobs that they work on.
+    Cordon(With<Selection>),
+    /// Let cordoned nodes take work again.
+    Uncordon(With<Selection>),
     /// Send a suggestion in JSON, usually a solution, to a running job. Its program checks the suggestion.
     Inject(Inject),
     /// Cancel jobs.
@@ -115,9 +121,8 @@ struct Job {
 
 #[derive(Debug, clap::Args)]
 struct Drain {
-    /// The nodes, as `taskwork nodes` lists them; prefixes suffice.
-    #[arg(value_name = "NODE", required = true)]
-    nodes: Vec<String>,
+    #[command(flatten)]
+    of: Selection,
     /// Wait until the nodes have left.
     #[arg(long)]
     wait: bool,
@@ -242,6 +247,8 @@ fn perform(command: Command) -> Result<ExitCode, Failure> {
         | Command::Resume(OfJobs { common, .. })
         | Command::Retry(OfJobs { common, .. })
         | Command::Drain(Drain { common, .. })
+        | Command::Cordon(With { common, .. })
+        | Command::Uncordon(With { common, .. })
         | Command::Inject(Inject { common, .. })
         | Command::Cancel(Cancel { of: OfJobs { common, .. }, .. })
         | Command::Set(Set { of: OfJobs { common, .. }, .. })
@@ -327,9 +334,11 @@ async fn perform_on(connection: &Connection, command: Command) -> Result<ExitCod
         },
         Command::Result(OfJob { job, .. }) => return act::result(connection, &job).await,
         Command::Wait(OfJob { job, .. }) => return wait::run(connection, &job).await,
-        Command::Drain(Drain { nodes, wait, timeout, .. }) => {
-            act::drain(connection, &nodes, wait.then_some(timeout)).await?;
+        Command::Drain(Drain { of, wait, timeout, .. }) => {
+            act::drain(connection, &of, wait.then_some(timeout)).await?;
         }
+        Command::Cordon(With { of, .. }) => act::cordon(connection, &of).await?,
+        Command::Uncordon(With { of, .. }) => act::uncordon(connection, &of).await?,
         Command::Inject(Inject { job, file, timeout, .. }) => {
             return act::inject(connection, &job, &file, timeout).await;
         }

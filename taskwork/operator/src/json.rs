@@ -24,6 +24,7 @@ pub(super) fn member(overview: &Overview, member: &Member) -> serde_json::Value 
         "started_ms": member.started_ms,
         "leads": overview.leads(&member.node),
         "draining": overview.drains(&member.node),
+        "cordoned": overview.is_cordoned(&member.node),
     })
 }
 

@@ -16,6 +16,7 @@ mod json;
 mod ledger;
 mod report;
 mod scale;
+mod selection;
 mod show;
 mod status;
 mod table;

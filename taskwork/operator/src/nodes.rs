@@ -25,6 +25,7 @@ pub(super) async fn run(connection: &Connection) -> Result<(), Failure> {
             let mut notes: Vec<String> = Vec::new();
             notes.extend(overview.leads(&member.node).then(|| "leads".to_owned()));
             notes.extend(overview.drains(&member.node).then(|| "leaving".to_owned()));
+            notes.extend(overview.is_cordoned(&member.node).then(|| "cordoned".to_owned()));
             notes.extend(
                 unstoppable
                     .get(&member.node)

@@ -241,6 +241,7 @@ async fn access(
         cluster.members(),
         cluster.election(),
         cluster.drains(),
+        cluster.cordons(),
         cluster.jobs(),
     ];
     let mut open = Vec::new();

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use rand::Rng as _;
 use tokio::time;
-use zk::{ClusterPaths, CreateMode, Session, Store, WatchEvent};
+use zk::{ClusterPaths, CreateMode, Session, Store, WatchEvent, membership};
 
 use super::{Client, ClientError};
 use crate::id::NodeId;
@@ -77,6 +77,25 @@ impl Client {
     pub async fn drain_once(&self, node: NodeId) -> Result<AskedToLeave, ClientError> {
         let (path, word) = (&self.cluster().drain(&node.to_string()), &word());
         self.ask(|store| async move { ask_to_leave_once(&*store, path, word.as_bytes()).await }).await
+    }
+
+    /// Cordons a node: it remains a member, but starts no job, and in the jobs that it works on it takes no tasks from
+    /// others. Companions of frameworks, such as those of workflows, continue. Idempotent.
+    ///
+    /// # Errors
+    /// If ZooKeeper was unavailable for too long.
+    pub async fn cordon(&self, node: NodeId) -> Result<(), ClientError> {
+        let node = &node.to_string();
+        self.ask(|store| async move { membership::cordon(&*store, self.cluster(), node).await }).await
+    }
+
+    /// Lets a [cordoned](Self::cordon) node take work again. Idempotent.
+    ///
+    /// # Errors
+    /// If ZooKeeper was unavailable for too long.
+    pub async fn uncordon(&self, node: NodeId) -> Result<(), ClientError> {
+        let node = &node.to_string();
+        self.ask(|store| async move { membership::uncordon(&*store, self.cluster(), node).await }).await
     }
 
     /// Waits until a node is no longer a member.

@@ -25,6 +25,8 @@ pub struct Overview {
     pub leaders: Vec<(String, String)>,
     /// The names of nodes that were asked to leave.
     pub draining: Vec<String>,
+    /// The names of cordoned nodes.
+    pub cordoned: Vec<String>,
     /// The jobs in the order of their submission.
     pub jobs: Vec<JobEntry>,
     /// The time of reading, in milliseconds since 1970 by this machine's clock.
@@ -66,6 +68,7 @@ impl Overview {
             members: members().filter_map(|(_, now)| now.member.as_deref().cloned()).collect(),
             leaders: snapshot.jobs.iter().filter_map(leader).collect(),
             draining: members().filter(|(_, now)| now.draining).map(|(name, _)| name.clone()).collect(),
+            cordoned: members().filter(|(_, now)| now.cordoned).map(|(name, _)| name.clone()).collect(),
             jobs: snapshot.jobs.iter().map(entry).collect(),
             at_ms: snapshot.cluster.at_ms,
             snapshot,
@@ -115,6 +118,11 @@ impl Overview {
     /// Returns whether a node is the leader of a job.
     pub fn leads(&self, node: &str) -> bool {
         self.leaders.iter().any(|(_, leader)| leader == node)
+    }
+
+    /// Returns whether a node is cordoned.
+    pub fn is_cordoned(&self, node: &str) -> bool {
+        self.cordoned.iter().any(|cordoned| cordoned == node)
     }
 
     /// Returns whether a node was asked to leave.

@@ -73,6 +73,8 @@ pub(crate) enum Event {
     /// The job is suspended: park unfinished tasks as soon as they have stopped, without a deadline, and
     /// leave.
     Rest,
+    /// Whether an operator has cordoned this node: then it takes no more tasks, except those that only it can take.
+    Cordon { is_cordoned: bool },
     /// The session has expired: this node is no longer a member.
     Expired,
 }

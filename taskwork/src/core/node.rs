@@ -59,6 +59,7 @@ impl Node {
             known: BTreeSet::new(),
             near: BTreeSet::new(),
             roster: 0,
+            is_cordoned: false,
             drain: None,
             figures: Figures::default(),
             received: Vec::new(),
@@ -96,7 +97,8 @@ impl Node {
         let Surroundings { now, pool, limits, .. } = &self.around;
         let drain = self.around.drain.iter().flat_map(Drain::deadlines);
         // Everything that was due was done when the last event was handled.
-        let claims = self.parked.claims_at(run.attempt).filter(|_| pool.is_hungry());
+        let claims = self.parked.claims_at(run.attempt, |source| self.around.may_take(source));
+        let claims = claims.filter(|_| pool.is_hungry());
         let looks = Some(run.look_at).filter(|_| run.starves(&self.around));
         let flushes = run.flushes_at(&self.around);
         run.deadlines(limits)
@@ -179,6 +181,7 @@ impl Node {
             }
             Event::Retire => self.begin_drain(DrainKind::Retire),
             Event::Rest => self.begin_drain(DrainKind::Rest),
+            Event::Cordon { is_cordoned } => self.around.is_cordoned = is_cordoned,
             Event::Expired => self.depart(Departure::Expelled),
         }
     }
@@ -295,7 +298,7 @@ impl Run {
             && self.bases.can_claim()
             && around.pool.is_hungry()
             && self.enrolment != Enrolment::Asked
-            && let Some(source) = parked.claim(around.now, self.attempt)
+            && let Some(source) = parked.claim(around.now, self.attempt, |source| around.may_take(source))
         {
             if !self.may_claim(around, source) {
                 return parked.claimed(source);

@@ -65,22 +65,26 @@ impl Parked {
         self.updates += 1;
     }
 
-    fn next(&self) -> Option<(Source, u64)> {
-        let all = self.tasks.iter().chain(&self.orphans);
-        all.map(|(&source, &at)| (source, at)).min_by_key(|&(_, at)| at)
+    /// Returns the next claim of an attempt that the node may make, and its time.
+    fn next(&self, attempt: Attempt, may_take: impl Fn(Source) -> bool) -> Option<(Source, u64)> {
+        let all = self.tasks.iter().chain(&self.orphans).filter(|_| self.attempt == Some(attempt));
+        let all = all.map(|(&source, &at)| (source, at)).filter(|(source, _)| may_take(*source));
+        all.min_by_key(|&(_, at)| at)
     }
 
-    /// Returns the next time at which a claim is due.
-    pub(super) fn claims_at(&self, attempt: Attempt) -> Option<u64> {
-        self.next().map(|(_, at)| at).filter(|_| self.attempt == Some(attempt))
+    /// Returns the next time at which the node may make a claim.
+    pub(super) fn claims_at(&self, attempt: Attempt, may_take: impl Fn(Source) -> bool) -> Option<u64> {
+        self.next(attempt, may_take).map(|(_, at)| at)
     }
 
     /// Returns a source to claim now.
-    pub(super) fn claim(&mut self, now: u64, attempt: Attempt) -> Option<Source> {
-        let (source, _) = self.next()?;
-        if self.claims_at(attempt)? > now {
-            return None;
-        }
+    pub(super) fn claim(
+        &mut self,
+        now: u64,
+        attempt: Attempt,
+        may_take: impl Fn(Source) -> bool,
+    ) -> Option<Source> {
+        let (source, _) = self.next(attempt, may_take).filter(|&(_, at)| at <= now)?;
         self.claimed_at = self.updates;
         Some(source)
     }
@@ -159,7 +163,7 @@ mod tests {
             // Nodes that claim at the same time do not notice each other.
             let claimed: Vec<_> = hungry
                 .iter_mut()
-                .filter_map(|(&me, parked)| Some((me, parked.claim(now, ATTEMPT)?)))
+                .filter_map(|(&me, parked)| Some((me, parked.claim(now, ATTEMPT, |_| true)?)))
                 .collect();
             for (me, source) in claimed {
                 tried += 1;
@@ -195,11 +199,11 @@ mod tests {
         let others: BTreeSet<_> = (2..=1_000).map(NodeId).collect();
         let mut parked = Parked::default();
         parked.update(7, ATTEMPT, &tasks(1), (me, &others), &limits);
-        let at = parked.claims_at(ATTEMPT).unwrap();
+        let at = parked.claims_at(ATTEMPT, |_| true).unwrap();
         assert!((7..=7 + limits.claim_stagger_max_ms).contains(&at), "{at}");
         // An update does not postpone it.
         parked.update(at, ATTEMPT, &tasks(1), (me, &others), &limits);
-        assert_eq!(parked.claim(at, ATTEMPT), Some(Source::Parked(tasks(1)[0])));
-        assert_eq!(parked.claim(at, Attempt(2)), None, "of another attempt");
+        assert_eq!(parked.claim(at, ATTEMPT, |_| true), Some(Source::Parked(tasks(1)[0])));
+        assert_eq!(parked.claim(at, Attempt(2), |_| true), None, "of another attempt");
     }
 }

@@ -54,6 +54,7 @@ enum Step {
     Split,
     Complete,
     Drain,
+    Cordon(bool),
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -82,6 +83,7 @@ fn step() -> impl Strategy<Value = Step> {
         )
             .prop_map(|(attempt, members, transits, held)| Step::Orphans { attempt, members, transits, held }),
         1 => node.prop_map(Step::Unreachable),
+        1 => any::<bool>().prop_map(Step::Cordon),
         4 => (0_u64..400).prop_map(|ms| Step::Pass { ms }),
         5 => prop_oneof![
             4 => Just(Answer::Done), 1 => Just(Answer::TooLate), 2 => Just(Answer::Unknown), 1 => Just(Answer::AttemptOver)
@@ -270,6 +272,7 @@ impl Bench {
             Step::Answered(answer) => self.answer(answer),
             Step::Begin | Step::Split | Step::Complete => self.work(&step),
             Step::Drain => self.handle(Event::Drain { ms_ago: 0, deadline_ms: 500 }),
+            Step::Cordon(is_cordoned) => self.handle(Event::Cordon { is_cordoned }),
         }
     }
 
@@ -345,6 +348,21 @@ impl Bench {
         self.handle(Event::Transacted { txn: transaction.txn, result });
     }
 
+    /// Returns whether the node starts to take tasks that another node could take instead.
+    fn takes_more(&self, action: &Action) -> bool {
+        match action {
+            Action::Send { message: Message::Steal { .. }, .. } => true,
+            Action::Transact { transaction, .. } if self.begun != Some(transaction.txn) => {
+                match transaction.kind {
+                    TransactionKind::Claim { source: Source::Transit(transit), .. } => transit.to != ME,
+                    TransactionKind::Claim { source, .. } => !matches!(source, Source::Returned(_)),
+                    TransactionKind::Flush(_) => false,
+                }
+            }
+            _ => false,
+        }
+    }
+
     /// Passes an event to the node, performs its actions, and checks the state.
     fn handle(&mut self, event: Event) {
         let mut events = VecDeque::from([event]);
@@ -354,6 +372,12 @@ impl Bench {
                 panic!("{broken}");
             }
             let look = actions.iter().any(Action::touches_pool);
+            if self.node.around.is_cordoned {
+                assert!(
+                    !actions.iter().any(|action| self.takes_more(action)),
+                    "a cordoned node takes nothing: {actions:?}"
+                );
+            }
             for action in actions {
                 events.extend(self.perform(action));
             }

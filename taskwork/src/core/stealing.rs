@@ -41,7 +41,7 @@ impl Run {
             Message::Grant { grant, request, settled_below, tasks } => {
                 let granted = Granted { from, grant, request, settled_below, tasks };
                 // This node must not hold a task before it is enrolled.
-                if around.drain.is_none() && self.enrolment != Enrolment::Done {
+                if accepts(around, request) && self.enrolment != Enrolment::Done {
                     self.hold_back(around, granted);
                 } else {
                     self.granted(around, granted);
@@ -63,6 +63,12 @@ impl Run {
     }
 }
 
+/// Returns whether this node accepts a grant. A cordoned node accepts those that it has requested before, and not those of
+/// nodes that leave.
+fn accepts(around: &Surroundings, request: Option<u64>) -> bool {
+    around.drain.is_none() && (request.is_some() || !around.is_cordoned)
+}
+
 /// The part of the thief.
 impl Run {
     /// Sends a steal request if one is due.
@@ -72,6 +78,9 @@ impl Run {
             return;
         }
         let Surroundings { now, pool, members, known, near, limits, random, .. } = around;
+        if around.is_cordoned {
+            return self.thief.rest(*now, *pool);
+        }
         let members = Members { all: members, known, near };
         if let Some(request) = self.thief.step(*now, *pool, members, limits, random) {
             around.figures.requests += 1;
@@ -83,7 +92,7 @@ impl Run {
     /// Takes or refuses a grant, and answers.
     fn granted(&mut self, around: &mut Surroundings, granted: Granted) {
         let Granted { from, grant, request, settled_below, tasks } = granted;
-        let (accepting, open_max) = (around.drain.is_none(), around.limits.open_grants_max);
+        let (accepting, open_max) = (accepts(around, request), around.limits.open_grants_max);
         match self.receipts.receive(from, grant, settled_below, accepting, open_max) {
             Receipt::Take(ack) => {
                 let asked = self.thief.granted(request).then_some(self.asked_at);

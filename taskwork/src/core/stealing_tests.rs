@@ -1,12 +1,13 @@
-//! The request time of stolen tasks, on the node's clock: the time of the request that the grant answers.
+//! Stealing by one node: the request time of stolen tasks, which is that of the request that the grant answers, and cordoned
+//! nodes.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
-use super::{Action, Event, Message, Node, PoolView, TransactionResult};
+use super::{Action, Event, Message, Node, PoolView, TransactionKind, TransactionResult};
 use crate::{
     config::Limits,
     envelope::{Blob, Envelope},
-    holdings::Holdings,
+    holdings::{Holdings, Source, Transit},
     id::{Attempt, NodeId, TaskId},
 };
 
@@ -54,6 +55,75 @@ fn steal_time_starts_at_the_answered_request() {
     assert_eq!(granted(Some(0)), Some(ASKED_AT));
     assert_eq!(granted(Some(3)), None, "another request is answered");
     assert_eq!(granted(None), None, "nothing was asked for: a node that leaves hands its tasks on");
+}
+
+const CORDON: Event = Event::Cordon { is_cordoned: true };
+const UNCORDON: Event = Event::Cordon { is_cordoned: false };
+
+#[test]
+fn cordoned_node_neither_steals_nor_claims_until_uncordoned() {
+    let mut node = asking();
+    node.handle(LATER, HUNGRY, CORDON);
+    node.handle(LATER, HUNGRY, Event::Parked { attempt: ATTEMPT, tasks: vec![sealed(7).id] });
+    node.handle(
+        LATER,
+        HUNGRY,
+        Event::Message { from: OTHER, attempt: ATTEMPT, message: Message::Deny { request: 0 } },
+    );
+    let far = LATER + Duration::from_secs(60);
+    let actions = node.handle(far, HUNGRY, Event::Tick);
+    let takes = |action: &Action| matches!(action, Action::Send { .. } | Action::Transact { .. });
+    assert!(!actions.iter().any(takes), "{actions:?}");
+    let actions = node.handle(far, HUNGRY, UNCORDON);
+    assert!(actions.iter().any(|action| matches!(action, Action::Transact { .. })), "{actions:?}");
+    // All members were asked in the round before.
+    let actions = node.handle(far + Duration::from_secs(1), HUNGRY, Event::Tick);
+    assert!(actions.iter().any(|action| matches!(action, Action::Send { .. })), "{actions:?}");
+}
+
+#[test]
+fn cordoned_node_takes_requested_tasks_and_refuses_those_of_leaving_nodes() {
+    let answer = |request| {
+        let mut node = asking();
+        node.handle(LATER, HUNGRY, CORDON);
+        let message = Message::Grant { grant: 0, request, settled_below: 0, tasks: vec![sealed(7)] };
+        let actions = node.handle(LATER, HUNGRY, Event::Message { from: OTHER, attempt: ATTEMPT, message });
+        let answer = |action| if let Action::Send { message, .. } = action { Some(message) } else { None };
+        actions.into_iter().find_map(answer)
+    };
+    assert_eq!(answer(Some(0)), Some(Message::Ack { grant: 0 }));
+    assert_eq!(answer(None), Some(Message::Refuse { grant: 0 }));
+}
+
+#[test]
+fn cordoned_node_claims_a_grant_that_only_it_can_claim() {
+    let mut node = asking();
+    node.handle(LATER, HUNGRY, CORDON);
+    node.handle(LATER, HUNGRY, Event::Left { node: OTHER, clean_in: None });
+    let transits = BTreeSet::from([Transit::grant(OTHER, 0, NodeId(1))]);
+    let members = BTreeSet::from([NodeId(1)]);
+    let found = Event::Orphans { attempt: ATTEMPT, look: 99, members, transits, held: vec![OTHER] };
+    let actions = node.handle(LATER, HUNGRY, found);
+    let source = |action: &Action| match action {
+        Action::Transact { transaction, .. } => match transaction.kind {
+            TransactionKind::Claim { source, .. } => Some(source),
+            TransactionKind::Flush(_) => None,
+        },
+        _ => None,
+    };
+    let claimed: Vec<Source> = actions.iter().filter_map(source).collect();
+    assert_eq!(claimed, [Source::Transit(Transit::grant(OTHER, 0, NodeId(1)))], "{actions:?}");
+}
+
+#[test]
+fn cordoned_node_without_tasks_commits_completed_work() {
+    let mut node = asking();
+    let done = PoolView { batch_ids: 1, ..HUNGRY };
+    node.handle(LATER, done, CORDON);
+    let due = Duration::from_millis(node.deadline().expect("the commit is due"));
+    assert!(due < LATER + Duration::from_secs(1), "{due:?}");
+    let actions = node.handle(LATER + Duration::from_secs(1), done, Event::Tick);
+    assert!(actions.iter().any(|action| matches!(action, Action::Cut { .. })), "{actions:?}");
 }
 
 #[test]

@@ -10,7 +10,7 @@ use crate::{
     config::Limits,
     envelope::Envelope,
     figures::Figures,
-    holdings::Basis,
+    holdings::{Basis, Source, Transit},
     id::{Attempt, NodeId},
 };
 
@@ -28,6 +28,8 @@ pub(super) struct Surroundings {
     pub(super) near: BTreeSet<NodeId>,
     /// The number of other nodes, including nodes that cannot work on the job.
     pub(super) roster: usize,
+    /// Whether an operator has cordoned the node.
+    pub(super) is_cordoned: bool,
     /// Set when the node is leaving.
     pub(super) drain: Option<Drain>,
     pub(super) figures: Figures,
@@ -52,6 +54,12 @@ impl Surroundings {
         self.members.remove(&node);
         self.known.remove(&node);
         self.near.remove(&node);
+    }
+
+    /// Returns whether this node takes a claimable source if it is hungry. While it is cordoned, it takes only a grant to it that
+    /// has not arrived: no other node can claim that.
+    pub(super) fn may_take(&self, source: Source) -> bool {
+        !self.is_cordoned || matches!(source, Source::Transit(Transit { to, .. }) if to == self.id)
     }
 
     /// Returns the number of other nodes that use the same servers.

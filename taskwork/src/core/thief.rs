@@ -113,6 +113,16 @@ impl Thief {
         }
     }
 
+    /// Lets a cordoned node ask for nothing. An outstanding answer will still be accepted. As after a denial, completed work is
+    /// committed soon.
+    pub(super) fn rest(&mut self, now: u64, pool: PoolView) {
+        if pool.is_hungry() {
+            self.denied_at.get_or_insert(now);
+        } else {
+            self.reset();
+        }
+    }
+
     /// Stops asking, because no worker is hungry. An outstanding answer will still be accepted.
     fn reset(&mut self) {
         self.state = State::Content;

@@ -259,6 +259,7 @@ impl Fleet<'_> {
                 resigned: Some(Arc::clone(&self.resigned)),
                 pulse: Arc::default(),
                 probe: Arc::new(platform::Process),
+                is_cordoned: false,
             };
             let mut seat = Seat::take(seat).await.map_err(broken)?;
             let opened = open_pool(&mut seat, self.kind, job, &self.limits, SharedData::InKind).await;

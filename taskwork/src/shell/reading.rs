@@ -73,7 +73,7 @@ impl Reading {
         self.queued.clear();
         self.listed.clear();
         self.left_due.clear();
-        for folder in ["election", "drain", "jobs"] {
+        for folder in ["election", "drain", "cordon", "jobs"] {
             self.push(Work::List(folder.to_owned()));
         }
         self.members_due = true;

@@ -6,7 +6,11 @@ use std::{
     sync::{Arc, atomic::AtomicU64},
 };
 
-use tokio::{sync::Notify, task::JoinSet, time};
+use tokio::{
+    sync::{Notify, watch},
+    task::JoinSet,
+    time,
+};
 use zk::{
     ClusterPaths, Labels, Release, Session, Store,
     membership::{self, Change, Member, MemberWatch},
@@ -57,6 +61,8 @@ pub(crate) struct SeatSetup {
     pub(crate) pulse: Arc<Pulse>,
     /// As in [`Seat`].
     pub(crate) probe: Arc<dyn Probe>,
+    /// Whether the process was cordoned in its previous seat.
+    pub(crate) is_cordoned: bool,
 }
 
 /// A member of a cluster.
@@ -86,6 +92,8 @@ pub(crate) struct Seat {
     _brought: Vec<Offer>,
     /// Notified when an operator has asked this node to leave.
     pub(crate) asked_to_leave: Arc<Notify>,
+    /// Whether an operator has cordoned this node: then it starts no job and takes no more tasks.
+    pub(crate) cordoned: watch::Receiver<bool>,
     /// Set when the session is over.
     pub(crate) expired: Arc<Latch>,
     loops: JoinSet<()>,
@@ -109,7 +117,9 @@ impl Seat {
     /// Takes a seat. The node becomes a member only once it can be dialled.
     pub(crate) async fn take(setup: SeatSetup) -> Result<Self, SeatError> {
         let SeatSetup { node, store, cluster, release, workers, crew, memory_bytes, labels, .. } = setup;
-        let SeatSetup { near, records_read_max, endpoint, brought, resigned, pulse, probe, .. } = setup;
+        let SeatSetup {
+            near, records_read_max, endpoint, brought, resigned, pulse, probe, is_cordoned, ..
+        } = setup;
         let (host, pid) = probe.place();
         let member = Member {
             node: node.to_string(),
@@ -131,17 +141,21 @@ impl Seat {
             bulk.iter().flat_map(|bulk| brought.iter().map(|object| bulk.offer(object.clone()))).collect();
         let (network, peers) = endpoint.map(|endpoint| (endpoint.network, endpoint.peers)).unzip();
         membership::join(&*store, &cluster, &member).await?;
-        // Removes requests to leave that no remaining node has removed.
+        // Removes requests that no remaining node has removed.
         tidy_requests(&*store, &cluster).await?;
+        if is_cordoned {
+            membership::cordon(&*store, &cluster, &member.node).await?;
+        }
 
         let others = Arc::<Members>::default();
         let asked_to_leave = Arc::new(Notify::new());
         let mut loops = JoinSet::new();
-        let (known, peers) = (Arc::clone(&store), peers.unwrap_or_default());
-        let roster = Arc::clone(&others);
+        let (roster, peers) = (Arc::clone(&others), peers.unwrap_or_default());
         let keeper = RosterKeeper { node, release, near, records_read_max, peers, others: roster };
-        loops.spawn(keeper.keep(Arc::clone(&known), cluster.clone()));
-        loops.spawn(watch_for_drain(known, cluster.clone(), node, Arc::clone(&asked_to_leave)));
+        loops.spawn(keeper.keep(Arc::clone(&store), cluster.clone()));
+        let (cordon, cordoned) = watch::channel(is_cordoned);
+        loops.spawn(watch_for_drain(Arc::clone(&store), cluster.clone(), node, Arc::clone(&asked_to_leave)));
+        loops.spawn(watch_for_cordon(Arc::clone(&store), cluster.clone(), node, cordon));
         loops.spawn(crew.keep_balance());
         let (expired, mut session) = (Arc::<Latch>::default(), store.session());
         let expires = Arc::clone(&expired);
@@ -167,6 +181,7 @@ impl Seat {
             bulk,
             _brought: brought,
             asked_to_leave,
+            cordoned,
             expired,
             loops,
             cleanups: BTreeMap::new(),
@@ -221,7 +236,7 @@ impl Seat {
         // Only members are asked to leave, so no request follows once the member's znode is removed. The operator
         // notices the absence of the request.
         let node = self.node.to_string();
-        for path in [self.cluster.member(&node), self.cluster.drain(&node)] {
+        for path in [self.cluster.member(&node), self.cluster.drain(&node), self.cluster.cordon(&node)] {
             match self.store.delete(&path, None).await {
                 Ok(()) | Err(zk::Error::NoNode { .. }) => {}
                 // Without a session there is no member either. The next node that joins removes the request.
@@ -348,17 +363,19 @@ impl RosterKeeper {
     }
 }
 
-/// Removes the requests to leave of nodes that are permanently gone: ids are never reused.
+/// Removes the requests to nodes that are permanently gone: ids are never reused.
 async fn tidy_requests(store: &dyn Store, cluster: &ClusterPaths) -> zk::Result<()> {
-    // The order matters: only members are asked to leave, so a node that has a request and is not a member afterwards
-    // is gone.
-    let asked = store.children(&cluster.drains()).await?;
-    if asked.is_empty() {
+    // The order matters: only members get requests, so a node that has a request and is not a member afterwards is gone.
+    let (asked, cordoned) = (store.children(&cluster.drains()), store.children(&cluster.cordons()));
+    let asked = asked.await?.into_iter().map(|node| (cluster.drain(&node), node));
+    let cordoned = cordoned.await?.into_iter().map(|node| (cluster.cordon(&node), node));
+    let requests: Vec<(String, String)> = asked.chain(cordoned).collect();
+    if requests.is_empty() {
         return Ok(());
     }
     let members = store.children(&cluster.members()).await?;
-    for node in asked.iter().filter(|node| !members.contains(node)) {
-        match store.delete(&cluster.drain(node), None).await {
+    for (path, _) in requests.iter().filter(|(_, node)| !members.contains(node)) {
+        match store.delete(path, None).await {
             Ok(()) | Err(zk::Error::NoNode { .. }) => {}
             Err(error) => return Err(error),
         }
@@ -368,20 +385,45 @@ async fn tidy_requests(store: &dyn Store, cluster: &ClusterPaths) -> zk::Result<
 
 /// Notifies each time an operator asks this node to leave.
 async fn watch_for_drain(store: Arc<dyn Store>, cluster: ClusterPaths, node: NodeId, asked: Arc<Notify>) {
-    let (path, mut retry) = (cluster.drain(&node.to_string()), Retry::new(Policy::REQUEST, node.0));
+    let path = cluster.drain(&node.to_string());
+    let on = |is_asked| {
+        if is_asked {
+            tracing::info!(%node, "an operator has asked this node to leave");
+            asked.notify_one();
+        }
+    };
+    watch_znode(&*store, &path, node, "reading requests to leave", on).await;
+}
+
+/// Sends whether an operator has cordoned this node.
+async fn watch_for_cordon(
+    store: Arc<dyn Store>,
+    cluster: ClusterPaths,
+    node: NodeId,
+    cordoned: watch::Sender<bool>,
+) {
+    let path = cluster.cordon(&node.to_string());
+    let on = |is_cordoned| {
+        if cordoned.send_if_modified(|before| std::mem::replace(before, is_cordoned) != is_cordoned) {
+            tracing::info!(%node, is_cordoned, "an operator has cordoned or uncordoned this node");
+        }
+    };
+    watch_znode(&*store, &path, node, "reading whether the node is cordoned", on).await;
+}
+
+/// Calls `on` with whether a znode exists, now and after each change of it.
+async fn watch_znode(store: &dyn Store, path: &str, node: NodeId, what: &'static str, on: impl Fn(bool)) {
+    let mut retry = Retry::new(Policy::REQUEST, node.0);
     loop {
-        match store.exists_and_watch(&path).await {
+        match store.exists_and_watch(path).await {
             Ok((there, changed)) => {
                 retry.succeeded();
-                if there.is_some() {
-                    tracing::info!(%node, "an operator has asked this node to leave");
-                    asked.notify_one();
-                }
+                on(there.is_some());
                 if changed.await == zk::WatchEvent::Ended && *store.session().borrow() == Session::Expired {
                     return;
                 }
             }
-            Err(error) if retry.again(&*store, "reading requests to leave", &error).await => {}
+            Err(error) if retry.again(store, what, &error).await => {}
             Err(_) => return,
         }
     }

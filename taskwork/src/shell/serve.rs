@@ -95,7 +95,7 @@ pub(crate) async fn serve(setup: &ServeSetup, mut leave: Leave) -> Result<(), Se
         Ok(seat) => Some(seat),
         Err(error) if error.is_temporary() => {
             tracing::warn!(%error, "the node cannot join now and will retry");
-            unless_asked_to_leave(&mut leave, rejoin(setup)).await
+            unless_asked_to_leave(&mut leave, rejoin(setup, false)).await
         }
         Err(error) => return Err(error),
     };
@@ -109,6 +109,7 @@ pub(crate) async fn serve(setup: &ServeSetup, mut leave: Leave) -> Result<(), Se
         setup.jobs.send_if_modified(|jobs| std::mem::take(jobs) != 0);
         let node = seat.node;
         setup.pulse.clear_seat();
+        let is_cordoned = *seat.cordoned.borrow();
         if matches!(fate, Ok(Fate::Stuck)) {
             lingering.add(Box::new(seat.crew.out()));
         }
@@ -133,7 +134,7 @@ pub(crate) async fn serve(setup: &ServeSetup, mut leave: Leave) -> Result<(), Se
         }
         taken = unless_asked_to_leave(&mut leave, async {
             lingering.wait_until_few().await;
-            rejoin(setup).await
+            rejoin(setup, is_cordoned).await
         })
         .await;
     }
@@ -179,11 +180,11 @@ async fn unless_asked_to_leave<T>(leave: &mut Leave, doing: impl Future<Output =
 async fn first_seat(setup: &ServeSetup) -> Result<Seat, ServeError> {
     let store = setup.platform.connect().await?;
     setup.cluster.prepare(&*store).await?;
-    take_seat(setup, store).await
+    take_seat(setup, store, false).await
 }
 
-/// Takes another seat, however long it takes.
-async fn rejoin(setup: &ServeSetup) -> Seat {
+/// Takes another seat, however long it takes. A cordoned process remains cordoned under its new id.
+async fn rejoin(setup: &ServeSetup, is_cordoned: bool) -> Seat {
     let mut retry = Retry::new(Policy::SESSION, setup.platform.chance());
     loop {
         let joining = async {
@@ -196,7 +197,7 @@ async fn rejoin(setup: &ServeSetup) -> Seat {
                 );
             }
             setup.cluster.prepare(&*store).await?;
-            take_seat(setup, store).await
+            take_seat(setup, store, is_cordoned).await
         };
         match joining.await {
             Ok(seat) => return seat,
@@ -207,7 +208,7 @@ async fn rejoin(setup: &ServeSetup) -> Seat {
 }
 
 /// Becomes a member, with a new id for this session.
-async fn take_seat(setup: &ServeSetup, store: Arc<dyn Store>) -> Result<Seat, ServeError> {
+async fn take_seat(setup: &ServeSetup, store: Arc<dyn Store>, is_cordoned: bool) -> Result<Seat, ServeError> {
     let node = setup.platform.new_id();
     let seat = Seat::take(SeatSetup {
         node,
@@ -225,6 +226,7 @@ async fn take_seat(setup: &ServeSetup, store: Arc<dyn Store>) -> Result<Seat, Se
         resigned: None,
         pulse: Arc::clone(&setup.pulse),
         probe: setup.platform.probe(),
+        is_cordoned,
     })
     .await?;
     tracing::info!(

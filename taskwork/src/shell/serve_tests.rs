@@ -3,7 +3,7 @@
 use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr},
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
     time::Duration,
@@ -18,6 +18,7 @@ use tokio::{
 use zk::{
     ClusterPaths, CreateMode, Fate, Faults, MemoryTree, Release, Store,
     job::{self, JobState, JobWatch, Share},
+    membership,
     tree::SessionId,
 };
 
@@ -43,11 +44,14 @@ struct InMemory {
     tree: MemoryTree,
     expired: u64,
     connected: AtomicU64,
+    /// The latest session.
+    session: Arc<Mutex<Option<SessionId>>>,
 }
 
 impl Platform for InMemory {
     fn connect(&self) -> Connecting<'_> {
         let store = self.tree.connect();
+        *self.session.lock().unwrap() = Some(store.id());
         if self.connected.fetch_add(1, Relaxed) < self.expired {
             self.tree.expire(store.id());
         }
@@ -87,7 +91,16 @@ fn release() -> Release {
 }
 
 fn setup(tree: &MemoryTree, expired: u64, kinds: Kinds) -> ServeSetup {
-    let platform = InMemory { tree: tree.clone(), expired, connected: AtomicU64::new(0) };
+    setup_with(tree, expired, kinds, Arc::default())
+}
+
+fn setup_with(
+    tree: &MemoryTree,
+    expired: u64,
+    kinds: Kinds,
+    session: Arc<Mutex<Option<SessionId>>>,
+) -> ServeSetup {
+    let platform = InMemory { tree: tree.clone(), expired, connected: AtomicU64::new(0), session };
     ServeSetup {
         platform: Box::new(platform),
         cluster: cluster(),
@@ -234,4 +247,57 @@ fn node_of_suspended_job_keeps_its_name() {
         let (served, ()) = time::timeout(SOON, both).await.expect("it leaves");
         served.unwrap();
     });
+}
+
+/// Waits until there is another member than these.
+async fn another_member(tree: &MemoryTree, before: &[String]) -> String {
+    loop {
+        let new = tree.paths_below(&cluster().members()).into_iter().find(|path| {
+            path.len() > cluster().members().len() && !before.iter().any(|node| path.ends_with(node.as_str()))
+        });
+        if let Some(path) = new {
+            return path.rsplit('/').next().unwrap().to_owned();
+        }
+        time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
+#[test]
+fn cordoned_node_stays_cordoned_under_its_new_id() {
+    let tree = MemoryTree::new();
+    let mut kinds = Kinds::default();
+    kinds.add::<Work>("work");
+    let session = Arc::default();
+    let setup = setup_with(&tree, 0, kinds, Arc::clone(&session));
+    let (tell, leave) = mpsc::channel(1);
+    let runtime = runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let operator: Arc<dyn Store> = tree.connect();
+        cluster().prepare(&*operator).await.unwrap();
+        let script = async {
+            let first = another_member(&tree, &[]).await;
+            membership::cordon(&*operator, &cluster(), &first).await.unwrap();
+            // All tasks of this thread react before it continues.
+            for _ in 0..1_000 {
+                tokio::task::yield_now().await;
+            }
+            let lost: SessionId = session.lock().unwrap().unwrap();
+            tree.expire(lost);
+            let second = another_member(&tree, std::slice::from_ref(&first)).await;
+            while operator.exists(&cluster().cordon(&second)).await.unwrap().is_none() {
+                time::sleep(Duration::from_millis(1)).await;
+            }
+            assert_eq!(operator.exists(&cluster().cordon(&first)).await.unwrap(), None, "it is removed");
+            let short = submit(&operator, false).await;
+            let mut watch = JobWatch::open(Arc::clone(&operator), &cluster(), &short).await.unwrap();
+            assert_eq!(watch.next().await.unwrap().state, JobState::Running);
+            membership::uncordon(&*operator, &cluster(), &second).await.unwrap();
+            while watch.next().await.unwrap().state != JobState::Done {}
+            tell.send(None).await.unwrap();
+        };
+        let both = async { tokio::join!(serve(&setup, leave), script) };
+        let (served, ()) = time::timeout(SOON, both).await.expect("it leaves");
+        served.unwrap();
+    });
+    assert_eq!(tree.paths_below(&cluster().cordons()).len(), 1, "the folder alone");
 }

@@ -131,6 +131,7 @@ impl Stage {
             resigned: None,
             pulse: Arc::default(),
             probe: Arc::new(Process),
+            is_cordoned: false,
         })
         .await
         .unwrap()

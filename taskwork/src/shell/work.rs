@@ -5,6 +5,8 @@
 //!   queue ─▶ opening ─▶ active ── over ─▶ closing ── workers back ─▶ done
 //!                         │ asked to leave: hand over the tasks of all jobs, leave ─▶ the seat is given up
 //!                         └ suspended: parked; to take part again the node needs another seat
+//!
+//!   cordoned: active jobs continue without tasks of others; no job is opened
 //! ```
 //!
 //! While the attempt of a job continues, a node's part in it ends only with its membership or by leaving the attempt
@@ -175,6 +177,8 @@ enum Input {
     /// The process was asked to leave, within this time if it is shorter than the configured deadline.
     LeaveRequested(Option<Duration>),
     OperatorRequest,
+    /// The node was cordoned or uncordoned.
+    Cordon,
     Expired,
     Next(zk::Result<Next>),
     Opened(Result<OpenPool, NotOpened>),
@@ -231,6 +235,7 @@ impl SeatJobs<'_> {
         let is_exclusive = self.active.iter().any(|active| active.share.exclusive);
         let waits_for_workers = self.closing.iter().any(|closing| closing.overdue);
         self.intent == Intent::Stay
+            && !*self.seat.cordoned.borrow()
             && self.end.is_none()
             && self.setup.workers > 0
             && self.opening.is_none()
@@ -244,6 +249,9 @@ impl SeatJobs<'_> {
     /// # Cancellation safety
     /// All branches are cancel safe: nothing is lost when another branch completes first.
     async fn wait(&mut self, leave: &mut Leave) -> Input {
+        // Marked as seen before it is used, so that no change is missed.
+        let mut cordoned = self.seat.cordoned.clone();
+        cordoned.mark_unchanged();
         let may_begin = self.may_begin();
         // The active jobs detect the expiry themselves.
         let looks_at_session = self.active.is_empty() && self.end.is_none();
@@ -272,6 +280,7 @@ impl SeatJobs<'_> {
             biased;
             Some(within) = leave.recv() => Input::LeaveRequested(within),
             () = asked.notified() => Input::OperatorRequest,
+            Ok(()) = cordoned.changed() => Input::Cordon,
             () = expired.wait(), if looks_at_session => Input::Expired,
             place = next_ended(&mut self.active) => Input::Ended(place),
             (place, ()) = silent => Input::Silent(place),
@@ -303,6 +312,7 @@ impl SeatJobs<'_> {
                 self.set_intent(Intent::Leave);
                 self.retire_all();
             }
+            Input::Cordon => self.on_cordon(),
             Input::Expired => self.end = self.end.take().or(Some(End::Expired)),
             Input::Next(next) => return self.next(next).await,
             Input::Opened(pool) => {
@@ -357,6 +367,13 @@ impl SeatJobs<'_> {
         let alone = self.active.len() <= 1 || all_resign || self.resigns_now;
         self.active.iter().for_each(|active| active.running.set_alone(alone));
         None
+    }
+
+    /// Gives up a job that is being opened if the node was cordoned.
+    fn on_cordon(&mut self) {
+        if *self.seat.cordoned.borrow() {
+            self.opening = None;
+        }
     }
 
     fn on_paused(&mut self, retry: Retry, again: bool) {

@@ -6,6 +6,7 @@ pub(crate) enum Place<'a> {
     Member { node: &'a str },
     Candidate { job: &'a str, node: &'a str, number: u64 },
     Drain { node: &'a str },
+    Cordon { node: &'a str },
     Job { job: &'a str },
     Figures { job: &'a str, node: &'a str },
     OfAttempt { job: &'a str, attempt: u32, part: Part<'a> },
@@ -54,6 +55,7 @@ impl<'a> Place<'a> {
         let place = match (next()?, next()?, next(), next(), next(), next()) {
             ("members", node, None, ..) => Self::Member { node },
             ("drain", node, None, ..) => Self::Drain { node },
+            ("cordon", node, None, ..) => Self::Cordon { node },
             ("election", name, None, ..) => candidate(name)?,
             ("jobs", job, None, ..) => Self::Job { job },
             ("jobs", job, Some("figures"), Some(node), None, ..) => Self::Figures { job, node },
@@ -80,7 +82,7 @@ impl<'a> Place<'a> {
     pub(crate) fn wanted(self) -> Wanted {
         match self {
             Self::Member { .. } | Self::Job { .. } | Self::Figures { .. } => Wanted::Data,
-            Self::Candidate { .. } | Self::Drain { .. } => Wanted::Name,
+            Self::Candidate { .. } | Self::Drain { .. } | Self::Cordon { .. } => Wanted::Name,
             Self::OfAttempt { part, .. } => match part {
                 Part::List | Part::Parked => Wanted::Children,
                 Part::Open | Part::Output { .. } | Part::Left { .. } => Wanted::Name,
@@ -91,7 +93,7 @@ impl<'a> Place<'a> {
 
     fn names(self) -> impl Iterator<Item = &'a str> {
         let (first, second) = match self {
-            Self::Member { node } | Self::Drain { node } => (node, None),
+            Self::Member { node } | Self::Drain { node } | Self::Cordon { node } => (node, None),
             Self::Candidate { job, node, .. } | Self::Figures { job, node } => (job, Some(node)),
             Self::Job { job } => (job, None),
             Self::OfAttempt { job, part, .. } => match part {
@@ -132,6 +134,7 @@ mod tests {
         for (path, place) in [
             ("members/n1", Some(Place::Member { node: "n1" })),
             ("drain/n1", Some(Place::Drain { node: "n1" })),
+            ("cordon/n1", Some(Place::Cordon { node: "n1" })),
             ("election/j-0000000004~n1~0000000007", Some(Place::Candidate { job, node: "n1", number: 7 })),
             ("jobs/j-0000000004", Some(Place::Job { job })),
             ("jobs/j-0000000004/figures/n1", Some(Place::Figures { job, node: "n1" })),

@@ -52,6 +52,7 @@ pub(super) struct Raw {
     /// The candidates for the leadership of each job.
     pub(super) candidates: BTreeMap<String, BTreeSet<(u64, String)>>,
     pub(super) draining: BTreeSet<String>,
+    pub(super) cordoned: BTreeSet<String>,
     pub(super) jobs: BTreeMap<String, RawJob>,
     pub(super) warnings: Warnings,
 }
@@ -122,6 +123,7 @@ impl Raw {
                 }
             }
             (Place::Drain { node }, content) => toggle(&mut self.draining, node, content, MEMBERS_MAX),
+            (Place::Cordon { node }, content) => toggle(&mut self.cordoned, node, content, MEMBERS_MAX),
             (Place::Job { job } | Place::Figures { job, .. } | Place::OfAttempt { job, .. }, content) => {
                 if *content == Content::Gone && !self.jobs.contains_key(job) {
                     return true;
@@ -231,7 +233,10 @@ impl RawJob {
                 }
                 taken?;
             }
-            (Place::Member { .. } | Place::Candidate { .. } | Place::Drain { .. }, _) => {}
+            (
+                Place::Member { .. } | Place::Candidate { .. } | Place::Drain { .. } | Place::Cordon { .. },
+                _,
+            ) => {}
         }
         Ok(())
     }

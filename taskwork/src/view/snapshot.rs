@@ -73,6 +73,9 @@ pub struct MemberNow {
     pub leads: Vec<String>,
     /// Whether it was asked to leave.
     pub draining: bool,
+    /// Whether it is cordoned: it takes no more work.
+    #[serde(default)]
+    pub cordoned: bool,
 }
 
 /// A job.
@@ -223,6 +226,10 @@ pub enum MomentKind {
     JobOver,
     /// A user has changed the weight or the priority of a job.
     JobShare,
+    /// A node has been cordoned.
+    Cordoned,
+    /// A node has been uncordoned.
+    Uncordoned,
     /// No server of `ZooKeeper` answers the observer.
     ServersAway,
     /// A server answers again.

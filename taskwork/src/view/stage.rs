@@ -71,15 +71,18 @@ impl Stage {
 }
 
 /// Returns the stage of each job, and the missing requirement if no node takes it. The jobs are in the order of their
-/// submission, each with its record if that can be read; the leaders are by job.
+/// submission, each with its record if that can be read; the leaders are by job. Cordoned members take no further job.
 pub(crate) fn stages<'a>(
     jobs: &[(&'a str, Option<&'a JobRecord>)],
     members: &[&'a Member],
+    cordoned: &BTreeSet<String>,
     leaders: &BTreeMap<&'a str, &'a str>,
     at_ms: u64,
 ) -> Vec<(Stage, Option<String>)> {
     // Equivalent nodes take the same jobs: the one that one of them leads, or else the first.
-    let mut free: BTreeMap<_, &Member> = members.iter().map(|member| (sort(member), *member)).collect();
+    let takers: Vec<&Member> =
+        members.iter().filter(|member| !cordoned.contains(&member.node)).copied().collect();
+    let mut free: BTreeMap<_, &Member> = takers.iter().map(|member| (sort(member), *member)).collect();
     let by_name: BTreeMap<&str, &Member> =
         members.iter().map(|member| (member.node.as_str(), *member)).collect();
     let at_work: BTreeMap<&str, &Member> = jobs
@@ -124,6 +127,10 @@ pub(crate) fn stages<'a>(
                     Stage::Running
                 } else {
                     let missing = missing_requirement(members, record);
+                    let missing = missing.or_else(|| {
+                        let takes = takers.iter().any(|member| member.takes(record).is_ok());
+                        (!takes).then(|| "all nodes that take it are cordoned: taskwork uncordon".to_owned())
+                    });
                     let stage = if missing.is_some() { Stage::NoNodes } else { Stage::Queued };
                     return (stage, missing);
                 }
@@ -214,11 +221,29 @@ mod tests {
         let jobs: Vec<_> = ids.iter().map(String::as_str).zip(jobs.iter().map(Some)).collect();
         let members: Vec<&Member> = nodes.iter().collect();
         let of = |leaders: &[(&str, &str)]| -> Vec<Stage> {
-            let told = stages(&jobs, &members, &leaders.iter().copied().collect(), 0);
+            let leaders = leaders.iter().copied().collect();
+            let told = stages(&jobs, &members, &BTreeSet::new(), &leaders, 0);
             told.into_iter().map(|(stage, _)| stage).collect()
         };
         assert_eq!(of(&[]), [Running, Queued, Running, Queued, NoNodes]);
         // The nodes in zone a had started the second job before the first could run.
         assert_eq!(of(&[("1", &nodes[0].node)]), [Queued, Running, Running, Queued, NoNodes]);
+    }
+
+    #[test]
+    fn cordoned_node_takes_no_further_job() {
+        let nodes = [member("zone=a", 1), member("zone=b", 1)];
+        let jobs = ["zone=a", "zone=b"].map(job);
+        let jobs: Vec<_> = ["0", "1"].into_iter().zip(jobs.iter().map(Some)).collect();
+        let members: Vec<&Member> = nodes.iter().collect();
+        let cordoned = BTreeSet::from([nodes[0].node.clone()]);
+        let of = |leaders: &[(&str, &str)]| {
+            let leaders = leaders.iter().copied().collect();
+            stages(&jobs, &members, &cordoned, &leaders, 0)
+        };
+        let waits = "all nodes that take it are cordoned: taskwork uncordon";
+        assert_eq!(of(&[]), [(NoNodes, Some(waits.to_owned())), (Running, None)]);
+        let led = of(&[("0", nodes[0].node.as_str())]);
+        assert_eq!(led, [(Running, None), (Running, None)], "it keeps its job");
     }
 }

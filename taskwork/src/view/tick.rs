@@ -44,7 +44,7 @@ impl View {
         let mut moments = mem::take(&mut self.outage_moments);
         self.arrivals(&mut moments);
         let mut gone = self.departures(&mut moments);
-        self.show_members();
+        self.show_members(&mut moments);
         self.forget_jobs();
         self.show_jobs(&mut moments);
         self.forget_nodes();
@@ -105,7 +105,7 @@ impl View {
         gone
     }
 
-    fn show_members(&mut self) {
+    fn show_members(&mut self, moments: &mut Vec<(u64, MomentKind, String)>) {
         let mut leads: BTreeMap<&str, Vec<String>> = BTreeMap::new();
         for (job, node) in self.raw.leaders() {
             leads.entry(node).or_default().push(job.to_owned());
@@ -116,9 +116,16 @@ impl View {
                 since_ms: joined.since_ms,
                 leads: leads.remove(name.as_str()).unwrap_or_default(),
                 draining: self.raw.draining.contains(name),
+                cordoned: self.raw.cordoned.contains(name),
             };
-            let is_known = self.members.get(name).is_some_and(|known| **known == now);
-            if !is_known {
+            let known = self.members.get(name);
+            // Nodes that were cordoned before the observation are no event.
+            let was_cordoned = known.map_or(!self.is_whole_shown && now.cordoned, |known| known.cordoned);
+            if now.cordoned != was_cordoned {
+                let what = if now.cordoned { MomentKind::Cordoned } else { MomentKind::Uncordoned };
+                moments.push((self.cluster.at_ms, what, name.clone()));
+            }
+            if known.is_none_or(|known| **known != now) {
                 self.members.set(self.seq, name, Frozen::new(now));
             }
         }
@@ -166,7 +173,7 @@ impl View {
         let members: Vec<_> =
             self.raw.members.values().filter_map(|joined| joined.member.as_deref()).collect();
         let leaders = self.raw.leaders();
-        let stages = stages(&records, &members, &leaders, self.cluster.at_ms);
+        let stages = stages(&records, &members, &self.raw.cordoned, &leaders, self.cluster.at_ms);
         for ((id, job), (stage, missing)) in jobs.into_iter().zip(stages) {
             let shown = self.jobs.entry(id.clone()).or_default();
             if !stage.is_open() && !job.dirty && shown.about.0 > 0 && !is_whole_now {

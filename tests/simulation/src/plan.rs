@@ -239,7 +239,9 @@ impl Plan {
         // If later joins and leaves matter, the faults end in the middle of the job.
         let calm_ms = if kind == Kind::Reconnects { job_ms / 6 } else { job_ms + AFTER_MS };
         let newcomers = if kind == Kind::Reconnects { 2 } else { 0 };
-        let faults = faults::draw(&mut random, kind, nodes, calm_ms);
+        let mut faults = faults::draw(&mut random, kind, nodes, calm_ms);
+        faults.extend(faults::cordons(seed, kind, calm_ms));
+        faults.sort_by_key(|&(at, _)| at);
         let mut limits = limits(&mut random, seed);
         limits.crashes_max = [0, 0, 2, 3][random.random_range(0..4)];
         fit(&mut limits, kind);
@@ -296,6 +298,12 @@ impl Plan {
     pub(crate) fn only_servers(&self) -> bool {
         let harmless = Rates { slow: 0, slow_ms: 0, lagging: 0, lag_ms: 0, ..self.rates } == Rates::default();
         harmless && self.faults.iter().all(|(_, fault)| matches!(fault, Fault::ServersAway { .. }))
+    }
+
+    /// Returns whether nodes are cordoned.
+    pub(crate) fn has_cordons(&self) -> bool {
+        let is_cordon = |fault: &Fault| matches!(fault, Fault::Cordon { .. } | Fault::CordonAll { .. });
+        self.faults.iter().any(|(_, fault)| is_cordon(fault))
     }
 
     /// Returns whether no machine is ever frozen or cut off.

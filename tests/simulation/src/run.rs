@@ -227,6 +227,9 @@ impl<'a> Stage<'a> {
                         state.rates = Rates { bytes_per_ms: state.rates.bytes_per_ms, ..Rates::default() };
                         state.see(&Seen::Calm);
                     });
+                    if self.plan.has_cordons() {
+                        self.uncordon_all();
+                    }
                     (0..self.plan.newcomers).for_each(|_| self.join(Program::This));
                 }
                 // Some nodes must be there to do the remaining work.

@@ -40,6 +40,8 @@ pub(super) enum Standing {
     Works,
     /// It is a member, but does not work on the job.
     Member,
+    /// It is a member that takes no more work.
+    Cordoned,
     /// It is a member that was asked to leave.
     Leaving,
     /// It was lost.
@@ -67,6 +69,7 @@ impl Standing {
             Self::Leads => "leads",
             Self::Works => "works",
             Self::Member => "member",
+            Self::Cordoned => "cordoned",
             Self::Leaving => "leaving",
             Self::Lost => "lost",
             Self::Left => "left",
@@ -152,6 +155,9 @@ pub(super) fn rows(
 fn standing(job: Option<&str>, now: Option<&JobNow>, member: &MemberNow, node: Option<&NodeNow>) -> Standing {
     if member.draining {
         return Standing::Leaving;
+    }
+    if member.cordoned {
+        return Standing::Cordoned;
     }
     if job.is_some_and(|job| member.leads.iter().any(|led| led == job)) {
         return Standing::Leads;

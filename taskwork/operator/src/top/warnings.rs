@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use taskwork::view::{JobNow, Snapshot};
+use taskwork::view::{JobNow, MemberNow, Snapshot};
 
 use super::{
     state::{Source, State},
@@ -75,16 +75,20 @@ fn of_job(id: &str, job: &JobNow, found: &mut Vec<String>) {
 }
 
 fn of_cluster(snapshot: &Snapshot, found: &mut Vec<String>) {
-    let leaving: Vec<&str> = snapshot
-        .members
-        .iter()
-        .filter(|(_, member)| member.draining)
-        .map(|(name, _)| name.as_str())
-        .collect();
-    if !leaving.is_empty() {
-        let nodes = things(leaving.len() as u64, "node");
-        found.push(format!("{nodes} asked to leave: {}", some(leaving.into_iter())));
-    }
+    let mut note = |is_meant: fn(&MemberNow) -> bool, state: &str| {
+        let meant: Vec<&str> = snapshot
+            .members
+            .iter()
+            .filter(|(_, member)| is_meant(member))
+            .map(|(name, _)| name.as_str())
+            .collect();
+        if !meant.is_empty() {
+            let nodes = things(meant.len() as u64, "node");
+            found.push(format!("{nodes} {state}: {}", some(meant.into_iter())));
+        }
+    };
+    note(|member| member.draining, "asked to leave");
+    note(|member| member.cordoned && !member.draining, "cordoned");
     if !snapshot.warnings.is_empty() {
         let znodes = things(snapshot.warnings.len() as u64, "znode");
         let first = snapshot.warnings.iter().next().map(|(path, why)| format!("{path}: {why}"));

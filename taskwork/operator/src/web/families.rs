@@ -125,6 +125,9 @@ fn members(snapshot: &Snapshot, families: &mut Families) {
     };
     families.add(Kind::Gauge, "members", "Nodes that are members of the cluster.", each(|counts| counts.0));
     families.add(Kind::Gauge, "workers", "Workers of these nodes.", each(|counts| counts.1));
+    let cordoned = snapshot.members.values().filter(|member| member.cordoned).count();
+    let help = "Members that are cordoned and take no more work.";
+    families.add(Kind::Gauge, "cordoned_members", help, one(cordoned as f64));
 }
 
 fn lost_nodes(snapshot: &Snapshot, families: &mut Families) {

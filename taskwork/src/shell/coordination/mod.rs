@@ -99,6 +99,8 @@ pub(crate) struct Coordination {
     pub(crate) others: Arc<Members>,
     /// Set when the session is over.
     pub(crate) expired: Arc<Latch>,
+    /// As in [`Seat`](super::seat::Seat).
+    pub(crate) cordoned: watch::Receiver<bool>,
     /// Events for the driver.
     pub(crate) events: mpsc::Sender<Event>,
     /// Letters for the driver, with their senders.
@@ -204,6 +206,7 @@ impl Coordination {
         let mut loops = JoinSet::new();
         let me = || Arc::clone(self);
         loops.spawn(me().follow_session().in_current_span());
+        loops.spawn(me().follow_cordon().in_current_span());
         loops.spawn(me().follow_members().in_current_span());
         loops.spawn(me().follow_job().in_current_span());
         loops.spawn(me().perform_orders(orders).in_current_span());
@@ -249,6 +252,19 @@ impl Coordination {
             "the session is over; the node is no longer a member, though the servers may still list it for a while"
         );
         self.notify_driver(Event::Expired).await;
+    }
+
+    /// Notifies the driver whether the node is cordoned, now and after each change.
+    async fn follow_cordon(self: Arc<Self>) {
+        let mut cordoned = self.cordoned.clone();
+        loop {
+            let is_cordoned = *cordoned.borrow_and_update();
+            self.notify_driver(Event::Cordon { is_cordoned }).await;
+            // Closed with the seat.
+            if cordoned.changed().await.is_err() {
+                return;
+            }
+        }
     }
 
     /// Fails the job if its companion on this node fails.

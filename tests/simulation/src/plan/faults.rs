@@ -1,6 +1,6 @@
 //! The faults of a run, and how they are drawn from the seed for each kind of plan.
 
-use rand::{Rng as _, rngs::SmallRng};
+use rand::{Rng as _, SeedableRng as _, rngs::SmallRng};
 
 use super::Kind;
 
@@ -35,6 +35,10 @@ pub(crate) enum Fault {
     Ask,
     /// All nodes are asked to leave.
     DrainAll,
+    /// A node is cordoned for a while.
+    Cordon { ms: u64 },
+    /// All nodes are cordoned for a while.
+    CordonAll { ms: u64 },
     /// No messages pass from one machine to another.
     Cut { ms: u64 },
     /// No messages pass between two machines.
@@ -82,11 +86,19 @@ impl Fault {
     /// break.
     pub(super) fn spares_machines(self) -> bool {
         use Fault::{
-            Cancel, CancelFirst, Disconnect, Drain, DrainCoordinator, Forget, Join, Stuck, StuckLeader,
-            Suspend, SuspendFirst,
+            Cancel, CancelFirst, Cordon, CordonAll, Disconnect, Drain, DrainCoordinator, Forget, Join, Stuck,
+            StuckLeader, Suspend, SuspendFirst,
         };
-        let of_nodes =
-            matches!(self, Join | Drain | DrainCoordinator | Disconnect | Stuck { .. } | StuckLeader { .. });
+        let of_nodes = matches!(
+            self,
+            Join | Cordon { .. }
+                | CordonAll { .. }
+                | Drain
+                | DrainCoordinator
+                | Disconnect
+                | Stuck { .. }
+                | StuckLeader { .. }
+        );
         let of_jobs = matches!(self, Cancel | CancelFirst | Forget | Suspend { .. } | SuspendFirst { .. });
         of_nodes || of_jobs
     }
@@ -148,6 +160,30 @@ pub(super) fn draw(random: &mut SmallRng, kind: Kind, nodes: usize, calm_ms: u64
     }
     faults.sort_by_key(|&(at, _)| at);
     faults
+}
+
+/// An odd number without a pattern, which separates the cordons from the other choices of a seed.
+const CORDONS_SALT: u64 = 0xd6e8_feb8_6659_fd93;
+/// One in this number of plans has cordons.
+const CORDONS_ONE_IN: u64 = 4;
+/// The longest time for which nodes are cordoned, in milliseconds.
+const CORDON_MS_MAX: u64 = 3_000;
+
+/// Draws cordons. They are drawn separately, so that all other random choices stay the same.
+pub(super) fn cordons(seed: u64, kind: Kind, calm_ms: u64) -> Vec<(u64, Fault)> {
+    let mut random = SmallRng::seed_from_u64(seed ^ CORDONS_SALT);
+    let is_measured =
+        matches!(kind, Kind::Quiet | Kind::Weights | Kind::WeightsAndFaults | Kind::ServersOnly);
+    if is_measured || random.random_range(0..CORDONS_ONE_IN) > 0 {
+        return Vec::new();
+    }
+    let count = random.random_range(1..=6);
+    let cordons = (0..count).map(|_| {
+        let (at, ms) = (random.random_range(0..calm_ms), random.random_range(10..CORDON_MS_MAX));
+        let all = random.random_range(0..6) == 0;
+        (at, if all { Fault::CordonAll { ms } } else { Fault::Cordon { ms } })
+    });
+    cordons.collect()
 }
 
 /// Draws an operation on a job.

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use rand::{Rng as _, seq::IndexedRandom as _};
 use taskwork::simulation::{forged_grant, forged_steal};
 use tokio::time::sleep;
-use zk::{CreateMode, Op};
+use zk::{CreateMode, Op, membership::uncordon};
 
 use super::Stage;
 use crate::{
@@ -14,6 +14,9 @@ use crate::{
     workload::Walk,
     world::{MachineId, Process},
 };
+
+/// The interval at which nodes are uncordoned after the faults.
+const UNCORDON_EVERY: Duration = Duration::from_millis(500);
 
 /// The minimum number of nodes that stay where nothing may be lost.
 const STAY_MIN: usize = 2;
@@ -83,6 +86,8 @@ impl Stage<'_> {
                 }
             }
             Fault::Ask => self.ask_to_leave(machine),
+            Fault::Cordon { ms } => self.cordon(&[machine], ms),
+            Fault::CordonAll { ms } => self.cordon(&self.world.with(|state| state.machines.living()), ms),
             Fault::Cut { .. } | Fault::CutBothWays { .. } | Fault::Isolate { .. } => self.cut(machine, fault),
             Fault::CutFromServers { ms } => self.world.with(|state| state.cut_off(machine, ms)),
             Fault::Disconnect => self.world.with(|state| {
@@ -256,6 +261,42 @@ impl Stage<'_> {
             let ask = Op::Create { path, data: Vec::new(), mode: CreateMode::Persistent };
             if store.multi(vec![member, ask]).await.is_err() {
                 let _ = leave.map(|leave| leave.try_send(within));
+            }
+        });
+    }
+
+    /// Acts like `taskwork cordon`, and later like `taskwork uncordon`.
+    fn cordon(&self, machines: &[MachineId], ms: u64) {
+        let nodes: Vec<String> = self.world.with(|state| {
+            let node = |machine: &MachineId| Some(state.machines.get(*machine).node?.to_string());
+            machines.iter().filter_map(node).collect()
+        });
+        let (store, cluster) = (Arc::clone(&self.store), self.setup.cluster.clone());
+        tokio::spawn(async move {
+            for node in &nodes {
+                // A request to a lost node would never be removed.
+                let member = Op::Check { path: cluster.member(node), version: None };
+                let path = cluster.cordon(node);
+                let cordon = Op::Create { path, data: Vec::new(), mode: CreateMode::Persistent };
+                let _ = store.multi(vec![member, cordon]).await;
+            }
+            sleep(Duration::from_millis(ms)).await;
+            for node in &nodes {
+                let _ = uncordon(&*store, &cluster, node).await;
+            }
+        });
+    }
+
+    /// Uncordons all nodes from now on: a node that joins again under a new id may still be cordoned.
+    pub(super) fn uncordon_all(&self) {
+        let (world, cluster) = (self.world.clone(), self.setup.cluster.clone());
+        tokio::spawn(async move {
+            loop {
+                let store = world.office().await;
+                for node in store.children(&cluster.cordons()).await.unwrap_or_default() {
+                    let _ = uncordon(&*store, &cluster, &node).await;
+                }
+                sleep(UNCORDON_EVERY).await;
             }
         });
     }

@@ -58,7 +58,7 @@ pub(super) fn draw(pen: &mut Pen<'_>, place: Rect, state: &mut State) {
         let look = pen.look;
         let of_state = match row.state {
             Standing::Lost => look.colour(Color::Red),
-            Standing::Leaving => look.colour(Color::Yellow),
+            Standing::Leaving | Standing::Cordoned => look.colour(Color::Yellow),
             Standing::Leads | Standing::Works => look.colour(Color::Green),
             Standing::Member | Standing::Left => look.plain(),
         };

@@ -53,6 +53,8 @@ pub(in crate::top) fn told(moment: &Moment, snapshot: &Snapshot, now_ms: u64) ->
             Some(stage) => format!("{at} {name} is over: {}", stage.text()),
             None => format!("{at} {name} is over"),
         },
+        MomentKind::Cordoned => format!("{at} {name} was cordoned"),
+        MomentKind::Uncordoned => format!("{at} {name} was uncordoned"),
         MomentKind::JobShare => format!("{at} {name} has another share"),
         MomentKind::ServersAway => format!("{at} {name} does not answer"),
         MomentKind::ServersBack => format!("{at} {name} answers again"),

@@ -21,6 +21,9 @@ function ofTick(make) {
 
 export const members = ofTick((snapshot) => Object.entries(snapshot.members).map(([name, now]) => ({ ...now, ...now.member, name, key: name })));
 
+// The state of a member.
+export const standing = ({ draining, cordoned }) => (draining ? "leaving" : cordoned ? "cordoned" : "member");
+
 // The jobs in the order of submission.
 export const jobs = ofTick((snapshot) => {
   const all = Object.entries(snapshot.jobs).map(([id, job]) => ({ ...job, id, key: id }));
@@ -137,7 +140,7 @@ function readNode(name, { state, report }, member, began) {
   return {
     name, key: name, report: report ?? {}, figures, timeline, from, to, seconds, labels: member?.member?.labels ?? {},
     // The nodes of a job that is over are not observed any more.
-    state: member?.draining ? "leaving" : state === "member" && !member ? "left" : state, idle: went && 1 - went.searching / went.all, rate: seconds && known(figures.worked) ? figures.worked / seconds : null,
+    state: state !== "member" ? state : member ? standing(member) : "left", idle: went && 1 - went.searching / went.all, rate: seconds && known(figures.worked) ? figures.worked / seconds : null,
   };
 }
 
@@ -216,6 +219,8 @@ export function warnings() {
   if (Object.keys(prices).length > 1) warn("info", "currencies", `Nodes have prices in ${Object.keys(prices).join(", ")}: costs are not added up`, "#/costs");
   const lost = new Map(data.snapshot.moments.filter(({ what, at_ms: at }) => what === "lost" && now() - at < LOST_SHOWN_MS).map((moment) => [moment.name, moment]));
   for (const [node, { at_ms: at, member }] of lost) warn("warn", "lost", `Node ${node}${member?.host ? ` on ${member.host}` : ""} was lost; others continue its work`, `#/node/${encodeURIComponent(node)}`, at);
+  const cordoned = members().filter((member) => member.cordoned && !member.draining).map((member) => member.name);
+  if (cordoned.length > 0) warn("info", "cordoned", `${count(cordoned.length, "node is", "nodes are")} cordoned: ${some(cordoned)}`, "#/nodes");
   const leaving = members().filter((member) => member.draining).map((member) => member.name);
   if (leaving.length > 0) warn("info", "leaving", `${count(leaving.length, "node was", "nodes were")} asked to leave: ${some(leaving)}`, "#/nodes");
   const unreadable = Object.entries(data.snapshot.warnings);

@@ -6,7 +6,7 @@ import { JOB_COST, paid, price, priceOf } from "./costs.js";
 import { data, now } from "./data.js";
 import { choice, choose, h } from "./dom.js";
 import { clusterWorkers, nodeWorkers } from "./workers.js";
-import { busy, job, jobs, members, openJobs, programs, rateNow, rates, release, times, warnings } from "./model.js";
+import { busy, job, jobs, members, openJobs, programs, rateNow, rates, release, standing, times, warnings } from "./model.js";
 import { events, figures, grid, head, JOB, jobLink, latencies, link, links, muted, nothing, numbers, panel, rare, WHY, why, words } from "./parts.js";
 import { between, bytes, clock, count, duration, exact, hidden, isOver, known, maybe, meter, moment, number, percent, sign, state, total, unknown, whole } from "./text.js";
 
@@ -85,7 +85,7 @@ export function nodesPage() {
   const columns = [
     words("Node", ({ name }) => link("node", name), ({ name }) => name, "name"),
     words("Host", ({ host }) => host || unknown(WHY.record), ({ host }) => host || null),
-    words("State", ({ draining }) => state(draining ? "leaving" : "member"), ({ draining }) => draining),
+    words("State", (node) => state(standing(node)), standing),
     words("Program", (node) => (node.program ? release(node) : unknown(WHY.record)), (node) => node.program ?? null),
     words("Job", ({ id }) => (id ? jobLink(id) : muted("none")), ({ id }) => id ?? null),
     numbers("Workers", ({ workers }) => workers, whole, WHY.record),
@@ -117,7 +117,7 @@ export function nodePage(name) {
   const columns = [JOB.name, words("Part", ({ part }) => state(part.state), ({ part }) => part.state), JOB.program, figure("Work done", "worked"), figure("Tasks", "tasks"), figure("Stolen", "stolen_tasks"), figure("Repeats", "retries")];
   return {
     title: name,
-    lead: [state(present ? (present.draining ? "leaving" : "member") : gone), member?.program && muted(release(member))],
+    lead: [state(present ? standing(present) : gone), member?.program && muted(release(member))],
     content: [
       head([
         ["Job", id ? jobLink(id) : "none"], present?.leads.length > 0 && ["Leads", links(present.leads)],

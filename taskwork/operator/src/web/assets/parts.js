@@ -98,7 +98,7 @@ export function grid({ id, label, columns: all, rows, search, sorted = [all[0].n
           space("after", valued.length - from - seen.length)))));
 }
 
-const HAPPENED = { joined: ["joined", "has joined"], left: ["left", "has left"], lost: ["lost", "was lost"], job_runs: ["other", "runs"], job_over: ["other", "is over"], job_share: ["other", "has another share of the workers"], servers_away: ["lost", "does not answer"], servers_back: ["other", "answers again"] };
+const HAPPENED = { joined: ["joined", "has joined"], left: ["left", "has left"], lost: ["lost", "was lost"], cordoned: ["other", "was cordoned"], uncordoned: ["other", "was uncordoned"], job_runs: ["other", "runs"], job_over: ["other", "is over"], job_share: ["other", "has another share of the workers"], servers_away: ["lost", "does not answer"], servers_back: ["other", "answers again"] };
 export const happened = (what) => HAPPENED[what]?.[1] ?? what;
 
 function onHost(node, gone) {

@@ -98,7 +98,7 @@ export function quantile(classes, share) {
 const GOOD = ["●", "good"], WAITS = ["◌", "wait"], OVER = ["✓", "over"], GONE = ["○", "over"], WARN = ["▲", "warn"], BAD = ["✕", "bad"];
 const STATES = {
   abandoned: BAD, running: GOOD, waiting: WAITS, no_nodes: WARN, done: OVER, incomplete: WARN, failed: BAD,
-  cancelled: GONE, unreadable: BAD, member: GOOD, left: GONE, lost: BAD, answers: GOOD, silent: BAD,
+  cancelled: GONE, cordoned: WARN, unreadable: BAD, member: GOOD, left: GONE, lost: BAD, answers: GOOD, silent: BAD,
 };
 const WORDS = { waiting: "waits for jobs", no_nodes: "waits for nodes" };
 
