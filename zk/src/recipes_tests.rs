@@ -390,7 +390,7 @@ async fn queue_holds_job_until_earlier_jobs_are_done() {
     let mut queue = JobQueue::new(Arc::clone(&store), cluster.clone(), member("a"));
     assert_eq!(next_job(&mut queue).await, stage.job);
     // Suspending it does not end it.
-    assert!(job::suspend(&*store, cluster, &stage.job).await.unwrap());
+    assert!(job::suspend(&*store, cluster, &stage.job, 0).await.unwrap());
     let third = job::submit(&*store, cluster, &new_job("test", "1")).await.unwrap();
     assert_eq!(next_job(&mut queue).await, third);
     job::cancel(&*store, cluster, &third, "", 0).await.unwrap();

@@ -268,7 +268,10 @@ impl Client {
                           data, and no node would keep it";
             return Err(ClientError::WrongState { job: job.clone(), reason: reason.to_owned() });
         }
-        if self.ask(|store| async move { job::suspend(&*store, self.cluster(), &job.0).await }).await? {
+        let now_ms = unix_ms();
+        let suspended =
+            self.ask(|store| async move { job::suspend(&*store, self.cluster(), &job.0, now_ms).await });
+        if suspended.await? {
             return Ok(());
         }
         Err(not_that(job, &record, "only a running or queued job can be suspended"))
@@ -280,7 +283,10 @@ impl Client {
     /// If there is no such job, it was not suspended, or ZooKeeper was unavailable for too long.
     pub async fn resume(&self, job: &JobId) -> Result<(), ClientError> {
         let record = self.record(job).await?;
-        if self.ask(|store| async move { job::resume(&*store, self.cluster(), &job.0).await }).await? {
+        let now_ms = unix_ms();
+        let resumed =
+            self.ask(|store| async move { job::resume(&*store, self.cluster(), &job.0, now_ms).await });
+        if resumed.await? {
             return Ok(());
         }
         Err(not_that(job, &record, "only a suspended job can be resumed"))

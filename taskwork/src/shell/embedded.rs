@@ -27,6 +27,7 @@ use zk::{
 };
 
 use super::{
+    clock::unix_ms,
     coordination::{Resigned, Visibility},
     driver::Ended,
     errors::SeatError,
@@ -325,7 +326,7 @@ impl Fleet<'_> {
     async fn suspend(&mut self) -> Result<JobRecord, JobError> {
         let Tracked { store, cluster, job: id, .. } = self.submitted;
         // The job may also be over by now, as its record shows.
-        job::suspend(&**store, cluster, &id.0).await?;
+        job::suspend(&**store, cluster, &id.0, unix_ms()).await?;
         for node in self.nodes.drain(..) {
             self.leaving.spawn(node.rest());
         }

@@ -23,7 +23,10 @@ use zk::{
     job::{self, JobRecord, JobState, Retried},
 };
 
-use super::submit::{Draft, Root, Tracked, job_id};
+use super::{
+    clock::unix_ms,
+    submit::{Draft, Root, Tracked, job_id},
+};
 use crate::report::{JobError, StateError};
 
 /// A directory, and the job to run in it.
@@ -165,7 +168,7 @@ impl Kept {
             if record.state.is_over() {
                 return Ok((tracked, Some(record)));
             }
-            job::resume(&*tracked.store, &cluster, &name).await?;
+            job::resume(&*tracked.store, &cluster, &name, unix_ms()).await?;
             tracing::info!(job = %name, dir = %self.dir.display(), "the job of the directory continues");
             return Ok((tracked, None));
         }

@@ -235,7 +235,7 @@ fn node_of_suspended_job_keeps_its_name() {
             let endless = submit(&operator, true).await;
             jobs.wait_for(|jobs| *jobs == 1).await.unwrap();
             let names = tree.paths_below(&cluster().members());
-            job::suspend(&*operator, &cluster(), &endless).await.unwrap();
+            job::suspend(&*operator, &cluster(), &endless, 0).await.unwrap();
             jobs.wait_for(|jobs| *jobs == 0).await.unwrap();
             let short = submit(&operator, false).await;
             let mut watch = JobWatch::open(Arc::clone(&operator), &cluster(), &short).await.unwrap();

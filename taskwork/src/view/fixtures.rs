@@ -49,6 +49,8 @@ pub(crate) fn record() -> JobRecord {
         submitted_ms: 0,
         result_bytes: 0,
         finished_ms: None,
+        suspended_since_ms: None,
+        suspended_ms: 0,
         reason: None,
         retry: None,
         lost: Vec::new(),

@@ -41,31 +41,38 @@ pub async fn cancel(
 ///
 /// # Errors
 /// Any error from the store.
-pub async fn suspend(store: &dyn Store, cluster: &ClusterPaths, job: &str) -> Result<bool> {
-    turn(store, cluster, job, JobState::Running, JobState::Suspended).await
+pub async fn suspend(store: &dyn Store, cluster: &ClusterPaths, job: &str, now_ms: u64) -> Result<bool> {
+    turn(store, cluster, job, [JobState::Running, JobState::Suspended], |record| {
+        record.suspended_since_ms = Some(now_ms);
+    })
+    .await
 }
 
 /// Resumes a suspended job. Returns whether it was suspended or is already running.
 ///
 /// # Errors
 /// Any error from the store.
-pub async fn resume(store: &dyn Store, cluster: &ClusterPaths, job: &str) -> Result<bool> {
-    turn(store, cluster, job, JobState::Suspended, JobState::Running).await
+pub async fn resume(store: &dyn Store, cluster: &ClusterPaths, job: &str, now_ms: u64) -> Result<bool> {
+    turn(store, cluster, job, [JobState::Suspended, JobState::Running], |record| {
+        record.end_suspension(now_ms);
+    })
+    .await
 }
 
-/// Changes the state from `from` to `to`. Also returns true if it is already `to`, so that a call can be
-/// repeated.
+/// Changes the state from the first to the second one. Also returns true if it is already the second one, so that a call
+/// can be repeated.
 async fn turn(
     store: &dyn Store,
     cluster: &ClusterPaths,
     job: &str,
-    from: JobState,
-    to: JobState,
+    [from, to]: [JobState; 2],
+    note: impl Fn(&mut JobRecord),
 ) -> Result<bool> {
     let change = |record: &mut JobRecord| {
         let changes = record.state == from;
         if changes {
             record.state = to;
+            note(record);
         }
         changes
     };
@@ -84,7 +91,7 @@ pub(super) async fn update(
     mut change: impl FnMut(&mut JobRecord) -> bool,
 ) -> Result<JobRecord> {
     let path = cluster.job(job).record();
-    // An earlier request whose answer was lost must be visible, and a retry of a job that was over.
+    // An earlier request must be visible, if its answer was lost, and a retry of a job that was over.
     store.sync(&path).await?;
     for _ in 0..UPDATE_TRIES_MAX {
         let (mut record, version) = read(store, cluster, job).await?;
@@ -110,6 +117,7 @@ async fn end(
     let change = |record: &mut JobRecord| {
         let changes = !record.state.is_over();
         if changes {
+            record.end_suspension(now_ms);
             (record.state, record.finished_ms) = (state, Some(now_ms));
             record.reason = Some(shortened(reason));
         }

@@ -142,6 +142,12 @@ pub struct JobRecord {
     pub result_bytes: u64,
     /// When it ended, by the clock of the process that ended it.
     pub finished_ms: Option<u64>,
+    /// When it was suspended, if it is, by the clock of the process that did it.
+    #[serde(default)]
+    pub suspended_since_ms: Option<u64>,
+    /// The total time of its earlier suspensions, in milliseconds.
+    #[serde(default)]
+    pub suspended_ms: u64,
     /// Why it failed or was cancelled, if it did.
     pub reason: Option<String>,
     /// The latest retry, if there was one.
@@ -149,6 +155,20 @@ pub struct JobRecord {
     pub retry: Option<Retry>,
     /// The lost nodes, each with the attempt that it ended.
     pub lost: Vec<Lost>,
+}
+
+impl JobRecord {
+    /// Returns the total time for which it was suspended, in milliseconds, up to a time.
+    pub fn suspended_until(&self, now_ms: u64) -> u64 {
+        let present = self.suspended_since_ms.map_or(0, |since_ms| now_ms.saturating_sub(since_ms));
+        self.suspended_ms.saturating_add(present)
+    }
+
+    /// Adds a present suspension, which ends now, to the earlier ones.
+    fn end_suspension(&mut self, now_ms: u64) {
+        self.suspended_ms = self.suspended_until(now_ms);
+        self.suspended_since_ms = None;
+    }
 }
 
 /// A retry of the tasks that were set aside.

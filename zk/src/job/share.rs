@@ -53,7 +53,7 @@ pub struct NewShare {
 pub struct ShareChange {
     /// When it was requested, in milliseconds since 1970 by the clock of the user's machine.
     pub at_ms: u64,
-    /// The user who requested it.
+    /// The user that requested it.
     pub by: String,
     /// The share from then on.
     pub share: Share,

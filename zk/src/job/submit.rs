@@ -207,6 +207,8 @@ impl<'a> Submission<'a> {
             submitted_ms: new.now_ms,
             result_bytes: 0,
             finished_ms: None,
+            suspended_since_ms: None,
+            suspended_ms: 0,
             reason: None,
             retry: None,
             lost: Vec::new(),

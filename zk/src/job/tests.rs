@@ -37,12 +37,28 @@ async fn resume_on_stale_server_sees_suspension() {
         let (operator, other) = (stage.tree.connect(), stage.tree.connect());
         let fate = Fate::LostBehind;
         stage.tree.set_faults(LoseOne { session: operator.id(), countdown, fate });
-        let suspended = suspend(&*operator, &stage.cluster, &stage.job).await;
+        let suspended = suspend(&*operator, &stage.cluster, &stage.job, 0).await;
         assert!(suspended.is_err() || countdown > 3, "request {countdown}");
-        while !matches!(resume(&*operator, &stage.cluster, &stage.job).await, Ok(resumed) if resumed) {}
+        while !matches!(resume(&*operator, &stage.cluster, &stage.job, 0).await, Ok(resumed) if resumed) {}
         let (record, _) = read(&*other, &stage.cluster, &stage.job).await.unwrap();
         assert_eq!(record.state, JobState::Running, "request {countdown}");
     }
+}
+
+#[tokio::test]
+async fn suspended_time_is_recorded_until_resumed_or_cancelled() {
+    let stage = Stage::new().await;
+    let (store, cluster, job) = (&*stage.store, &stage.cluster, &stage.job);
+    let record = async || read(store, cluster, job).await.unwrap().0;
+    suspend(store, cluster, job, 1_000).await.unwrap();
+    // Repeated, because its answer was lost.
+    suspend(store, cluster, job, 1_500).await.unwrap();
+    assert_eq!(record().await.suspended_until(3_000), 2_000);
+    resume(store, cluster, job, 4_000).await.unwrap();
+    assert_eq!(record().await.suspended_until(9_000), 3_000);
+    suspend(store, cluster, job, 10_000).await.unwrap();
+    cancel(store, cluster, job, "enough", 10_500).await.unwrap();
+    assert_eq!(record().await.suspended_until(99_000), 3_500);
 }
 
 fn weight(weight: u32) -> NewShare {
@@ -437,14 +453,14 @@ async fn oversized_shown_result_is_omitted_and_result_stays() {
 async fn suspend_and_resume_affect_only_jobs_not_over() {
     let stage = Stage::new().await;
     let (store, fence) = leader(&stage, "a").await;
-    assert_eq!(suspend(&*store, &stage.cluster, &stage.job).await, Ok(true));
+    assert_eq!(suspend(&*store, &stage.cluster, &stage.job, 0).await, Ok(true));
     let outcome = outcome(b"");
     let close_it = || close(&*store, &fence, &stage.cluster, &stage.job, 1, &outcome, 5);
     assert_eq!(close_it().await, Ok(Closing::NotCurrent));
     let begun = new_attempt(&*store, &fence, &stage.cluster, &stage.job, 1, &[], 0).await;
     assert_eq!(begun, Ok(NewAttempt::NotCurrent), "losses are judged when the job resumes");
-    assert_eq!(resume(&*store, &stage.cluster, &stage.job).await, Ok(true));
+    assert_eq!(resume(&*store, &stage.cluster, &stage.job, 0).await, Ok(true));
     assert_eq!(close_it().await, Ok(Closing::Closed));
-    assert_eq!(suspend(&*store, &stage.cluster, &stage.job).await, Ok(false));
-    assert_eq!(resume(&*store, &stage.cluster, &stage.job).await, Ok(false));
+    assert_eq!(suspend(&*store, &stage.cluster, &stage.job, 0).await, Ok(false));
+    assert_eq!(resume(&*store, &stage.cluster, &stage.job, 0).await, Ok(false));
 }

@@ -20,6 +20,7 @@ const NEAR: f64 = 0.01;
 /// The numbers of a job.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(super) struct Facts {
+    #[serde(rename = "job")]
     pub(super) id: String,
     pub(super) source: String,
     pub(super) name: String,
@@ -29,7 +30,7 @@ pub(super) struct Facts {
     pub(super) attempt: Option<u32>,
     /// From the submission to the end, or to the last observation.
     pub(super) took_s: Option<f64>,
-    /// Like `took_s`, but from the time at which nodes started to work on the job.
+    /// Like `took_s`, but from the time at which nodes started to work on the job, and without suspensions.
     pub(super) ran_s: Option<f64>,
     pub(super) worked: Option<u64>,
     /// The average rate while it ran, and the highest rate, in units per second.
@@ -88,7 +89,14 @@ impl Facts {
         let finished_ms = record.and_then(|record| record.finished_ms).filter(|_| !about.stage.is_open());
         let until_ms = finished_ms.or(last_ms).or(Some(seen.snapshot.cluster.at_ms));
         let submitted_ms = record.map(|record| record.submitted_ms);
-        let ran_s = since(began_ms, last_ms.filter(|_| about.stage != Stage::Running).or(until_ms));
+        // The points of a suspended job end with the suspension, so that its time is known only from the record.
+        let over_ms = finished_ms.unwrap_or(seen.snapshot.cluster.at_ms);
+        let suspended_ms = record.map_or(0, |record| record.suspended_until(over_ms));
+        let worked_until_ms = match suspended_ms {
+            0 => last_ms.filter(|_| about.stage != Stage::Running).or(until_ms),
+            _ => Some(over_ms.saturating_sub(suspended_ms)),
+        };
+        let ran_s = since(began_ms, worked_until_ms);
         let told = about.reported;
         let of = |number: fn(&Figures) -> u64| told.then(|| number(&about.figures));
         let worked = of(|figures| figures.worked);

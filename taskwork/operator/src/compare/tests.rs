@@ -69,6 +69,24 @@ fn facts_match_recorded_jobs() {
 }
 
 #[test]
+fn time_at_work_excludes_suspensions() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut recorded = Recorded::new();
+    recorded.run(JOB);
+    for event in recorded.events.iter_mut().filter(|event| event.path == format!("jobs/{JOB}")) {
+        let taskwork::view::Content::Data(bytes) = &mut event.content else { continue };
+        let mut record: Value = serde_json::from_slice(bytes).unwrap();
+        record["suspended_ms"] = json!(20_000);
+        *bytes = record.to_string().into_bytes();
+    }
+    let seen = record::read(&recorded.write(&folder.path().join("a.jsonl")), JOB).unwrap();
+    let [facts, _] = Facts::of([&seen, &seen]);
+    // Its start was observed after one second.
+    assert_eq!((facts.took_s, facts.ran_s), (Some(60.0), Some(60.0 - 20.0 - 1.0)));
+    assert_eq!(serde_json::to_value(&facts).unwrap()["job"], JOB);
+}
+
+#[test]
 fn cost_of_nodes_never_seen_as_members_is_unknown() {
     let [mut a, mut b] = both();
     assert!(Facts::of([&a, &b]).iter().all(|of| of.node_time_s.is_some()));

@@ -307,11 +307,11 @@ impl Stage<'_> {
         let (store, cluster) = (Arc::clone(&self.store), self.setup.cluster.clone());
         let world = self.world.clone();
         tokio::spawn(async move {
-            let _ = zk::job::suspend(&*store, &cluster, &job).await;
+            let _ = zk::job::suspend(&*store, &cluster, &job, 0).await;
             sleep(Duration::from_millis(ms)).await;
             let mut store = store;
             // The job may be over and forgotten by then.
-            while zk::job::resume(&*store, &cluster, &job).await.is_err_and(|error| error.is_transient()) {
+            while zk::job::resume(&*store, &cluster, &job, 0).await.is_err_and(|error| error.is_transient()) {
                 sleep(Duration::from_millis(50)).await;
                 store = world.office().await;
             }
