@@ -17,8 +17,9 @@ use tokio::{
 };
 use zk::{
     ClusterPaths, CreateMode, Fate, Faults, MemoryTree, Release, Store,
+    figures::{EventKind, NodeFigures},
     job::{self, JobState, JobWatch, Share},
-    membership,
+    membership::{self, Member},
     tree::SessionId,
 };
 
@@ -34,6 +35,7 @@ use crate::{
     context::Context,
     id::NodeId,
     task::{Outcome, Task},
+    view::fixtures,
 };
 
 /// The maximum duration of each step of a test.
@@ -300,4 +302,82 @@ fn cordoned_node_stays_cordoned_under_its_new_id() {
         served.unwrap();
     });
     assert_eq!(tree.paths_below(&cluster().cordons()).len(), 1, "the folder alone");
+}
+
+/// Loses the answer to the next request about a znode.
+struct LosesAnswer {
+    path: String,
+    lost: Arc<AtomicU64>,
+}
+
+impl Faults for LosesAnswer {
+    fn judge(&mut self, _: SessionId, _: &'static str, path: &str) -> Fate {
+        let is_meant = path == self.path && self.lost.fetch_add(1, Relaxed) == 0;
+        if is_meant { Fate::LostAfter } else { Fate::Answered }
+    }
+}
+
+/// Returns the details of the losses that the nodes of a job report.
+async fn losses(store: &dyn Store, job: &str) -> Vec<String> {
+    let folder = cluster().job(job).figures();
+    let mut losses = Vec::new();
+    for node in store.children(&folder).await.unwrap_or_default() {
+        let (content, _) = store.get(&format!("{folder}/{node}")).await.unwrap();
+        let report: NodeFigures<serde_json::Value> = zk::figures::decode(&node, &content).unwrap();
+        let lost = report.timeline.into_iter().filter(|event| event.kind == EventKind::Lost);
+        losses.extend(lost.map(|event| event.detail));
+    }
+    losses
+}
+
+#[test]
+fn lost_node_is_reported_once_despite_an_outage() {
+    const LOST: &str = "n00000000000000ff";
+    let tree = MemoryTree::new();
+    let mut kinds = Kinds::default();
+    kinds.add::<Work>("work");
+    let setup = setup(&tree, 0, kinds);
+    let mut jobs = setup.jobs.subscribe();
+    let (tell, leave) = mpsc::channel(1);
+    let runtime = runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let operator: Arc<dyn Store> = tree.connect();
+        cluster().prepare(&*operator).await.unwrap();
+        let script = async {
+            let job = submit(&operator, true).await;
+            jobs.wait_for(|jobs| *jobs == 1).await.unwrap();
+            let attempt = cluster().job(&job).attempt(1);
+            let lose = async |node: &str| {
+                operator.create(&attempt.output(node), b"", CreateMode::Persistent).await.unwrap();
+                let member = Member {
+                    program: release().program,
+                    program_version: release().version,
+                    address: Some(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 1)),
+                    fingerprint: "0".repeat(64),
+                    ..fixtures::member(node)
+                };
+                membership::join(&*operator, &cluster(), &member).await.unwrap();
+                operator.delete(&cluster().member(node), None).await.unwrap();
+            };
+            let reported = async |node: &str| {
+                while !losses(&*operator, &job).await.iter().any(|detail| detail.contains(node)) {
+                    time::sleep(Duration::from_millis(5)).await;
+                }
+            };
+            lose(LOST).await;
+            reported(LOST).await;
+            let lost = Arc::<AtomicU64>::default();
+            tree.set_faults(LosesAnswer { path: attempt.outputs(), lost: Arc::clone(&lost) });
+            lose("n00000000000000fe").await;
+            reported("n00000000000000fe").await;
+            assert!(lost.load(Relaxed) > 1, "the leader has read again after the outage");
+            let losses = losses(&*operator, &job).await;
+            let of_first = losses.iter().filter(|detail| detail.contains(LOST)).count();
+            assert_eq!(of_first, 1, "{losses:?}");
+            tell.send(None).await.unwrap();
+        };
+        let both = async { tokio::join!(serve(&setup, leave), script) };
+        let (served, ()) = time::timeout(SOON, both).await.expect("it leaves");
+        served.unwrap();
+    });
 }

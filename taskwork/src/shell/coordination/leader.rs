@@ -38,6 +38,10 @@ const LOOK_EVERY: Duration = Duration::from_secs(5);
 /// all of them.
 const SET_ASIDE_SHOWN_MAX: usize = 100;
 
+/// The lost nodes that this node, as leader, has found to be completely written, with their attempts. Kept during outages and
+/// suspensions, so that each is reported once.
+type Judged = BTreeSet<(Attempt, String)>;
+
 /// The state of the node's candidate in the tree.
 #[derive(Debug, Default)]
 pub(crate) enum Standing {
@@ -80,7 +84,7 @@ impl Coordination {
     pub(super) async fn stand_for_election(self: Arc<Self>) {
         let node = self.node.to_string();
         let mut standing = self.standing.lock().await;
-        let mut retry = self.retry();
+        let (mut retry, mut judged) = (self.retry(), Judged::default());
         loop {
             *standing = Standing::Entering;
             let enter = || Candidate::enter(self.store(), &self.cluster, &self.job.0, &node);
@@ -95,7 +99,7 @@ impl Coordination {
                     self.timeline.note(EventKind::Leads, "");
                     let led = tokio::select! {
                         biased;
-                        led = self.lead(&fence) => led,
+                        led = self.lead(&fence, &mut judged) => led,
                         never = self.take_suggestions() => match never {},
                     };
                     match led {
@@ -171,7 +175,7 @@ impl Coordination {
     }
 
     /// Leads until there is a reason to stop.
-    async fn lead(&self, fence: &Fence) -> Led {
+    async fn lead(&self, fence: &Fence, judged: &mut Judged) -> Led {
         let mut retry = self.retry();
         loop {
             let (record, _) = match job::read(&*self.store, &self.cluster, &self.job.0).await {
@@ -187,7 +191,7 @@ impl Coordination {
                 JobState::Suspended => return Led::Over,
                 _ => {}
             }
-            match self.lead_attempt(fence, Attempt(record.attempt), record.stays_open).await {
+            match self.lead_attempt(fence, Attempt(record.attempt), record.stays_open, judged).await {
                 Ok(Stopped::Changed) => retry.succeeded(),
                 Err(LeadError::Store(error)) if retry.again(&*self.store, "leading", &error).await => {}
                 Err(LeadError::Deposed) => return Led::Deposed,
@@ -201,6 +205,7 @@ impl Coordination {
         fence: &Fence,
         attempt: Attempt,
         stays_open: bool,
+        judged: &mut Judged,
     ) -> Result<Stopped, LeadError> {
         let paths = self.job_paths().attempt(attempt.0);
         let mut watch = JobWatch::open(self.store(), &self.cluster, &self.job.0).await?;
@@ -209,9 +214,8 @@ impl Coordination {
         let settled = self.settle(fence, &paths);
         tokio::pin!(empty, settled);
         let mut is_settled = !stays_open;
-        let mut judged = BTreeSet::new();
         loop {
-            let lost = self.lost_for_good(&paths, &mut judged).await?;
+            let lost = self.lost_for_good(attempt, &paths, judged).await?;
             if !lost.is_empty() {
                 return self.start_new_attempt(fence, attempt, &lost).await;
             }
@@ -255,25 +259,26 @@ impl Coordination {
     }
 
     /// Returns the lost nodes that had not written all of their holdings, so that no other node can continue from
-    /// them. Holdings that were completely written are left for hungry nodes to claim. `judged` contains the nodes
-    /// already found to be completely written.
+    /// them. Holdings that were completely written are left for hungry nodes to claim.
     async fn lost_for_good(
         &self,
-        attempt: &AttemptPaths,
-        judged: &mut BTreeSet<String>,
+        attempt: Attempt,
+        paths: &AttemptPaths,
+        judged: &mut Judged,
     ) -> zk::Result<Vec<String>> {
         let (mut lost_for_good, mut continued) = (Vec::new(), Vec::new());
-        for node in job::lost(&*self.store, &self.cluster, attempt).await? {
-            if judged.contains(&node) {
+        for node in job::lost(&*self.store, &self.cluster, paths).await? {
+            let key = (attempt, node.clone());
+            if judged.contains(&key) {
                 continue;
             }
-            let held = accounting::held(&*self.store, attempt, &node).await?;
+            let held = accounting::held(&*self.store, paths, &node).await?;
             if held.is_some_and(|held| is_unprotected(&held)) {
                 lost_for_good.push(node);
                 continue;
             }
             tracing::warn!(%node, "a node was lost; others continue from its last write");
-            judged.insert(node.clone());
+            judged.insert(key);
             continued.push(node);
         }
         // One event for all of them: a new leader reports all earlier losses, and few events are kept.
