@@ -20,6 +20,7 @@ mod kinds;
 mod labels;
 mod large_data;
 mod ledger;
+mod lists;
 mod models;
 mod notices;
 mod observe;

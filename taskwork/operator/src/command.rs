@@ -15,7 +15,7 @@ use taskwork_cli::{
 use crate::{
     act, compare,
     connection::{Common, Connection},
-    dashboard, findings, job, jobs, nodes, report, scale,
+    dashboard, events, findings, job, jobs, node, nodes, report, scale,
     selection::Selection,
     show, status, top, wait, whatif,
 };
@@ -38,9 +38,13 @@ enum Command {
     /// Check the servers, access, clocks, nodes and jobs for problems. Exit code 1 if there are any.
     Doctor(Common),
     /// List the nodes.
-    Nodes(Common),
+    Nodes(With<nodes::Arguments>),
+    /// Show the details of a node, or of all nodes on a host.
+    Node(OfNode),
     /// List the jobs.
-    Jobs(Common),
+    Jobs(With<jobs::Arguments>),
+    /// List the latest events that are recorded, and further ones as they happen.
+    Events(With<events::Arguments>),
     /// Show the details of a job: its progress, nodes and cost.
     Job(Job),
     /// Print the result of a job, as JSON; for a stopped job, the best values that were known.
@@ -95,6 +99,15 @@ struct OfJob {
     /// The job, as `taskwork jobs` lists it; the number alone suffices.
     #[arg(value_name = "ID", value_parser = job_id)]
     job: JobId,
+    #[command(flatten)]
+    common: Common,
+}
+
+#[derive(Debug, clap::Args)]
+struct OfNode {
+    /// The node, as `taskwork nodes` lists it, or the beginning of its name; or the name of a host.
+    #[arg(value_name = "NODE")]
+    node: String,
     #[command(flatten)]
     common: Common,
 }
@@ -197,6 +210,18 @@ struct Forget {
     common: Common,
 }
 
+impl Command {
+    /// Returns whether the command runs until Ctrl-C, so that it waits while ZooKeeper is unavailable.
+    fn watches(&self) -> bool {
+        match self {
+            Self::Nodes(With { of, .. }) => of.watch.watch,
+            Self::Jobs(With { of, .. }) => of.watch.watch,
+            Self::Events(With { of, .. }) => of.watch,
+            _ => false,
+        }
+    }
+}
+
 /// Runs the command line of this process.
 pub fn main() -> ExitCode {
     run(std::env::args_os())
@@ -237,8 +262,10 @@ fn perform(command: Command) -> Result<ExitCode, Failure> {
         }
         Command::Status(common)
         | Command::Doctor(common)
-        | Command::Nodes(common)
-        | Command::Jobs(common)
+        | Command::Nodes(With { common, .. })
+        | Command::Node(OfNode { common, .. })
+        | Command::Jobs(With { common, .. })
+        | Command::Events(With { common, .. })
         | Command::Job(Job { of: OfJob { common, .. }, .. })
         | Command::Result(OfJob { common, .. })
         | Command::Wait(OfJob { common, .. })
@@ -262,6 +289,7 @@ fn perform(command: Command) -> Result<ExitCode, Failure> {
     }
     let patience = match &command {
         Command::Wait(_) => common.patience.of_waiting(),
+        command if command.watches() => common.patience.of_waiting(),
         _ => Some(common.patience.of_a_step()),
     };
     let hint = match &command {
@@ -326,8 +354,10 @@ async fn perform_on(connection: &Connection, command: Command) -> Result<ExitCod
         Command::Status(_) | Command::Doctor(_) | Command::Completions(_) | Command::Man(_) => {
             status::run(connection).await?;
         }
-        Command::Nodes(_) => nodes::run(connection).await?,
-        Command::Jobs(_) => jobs::run(connection).await?,
+        Command::Nodes(With { of, .. }) => nodes::run(connection, &of).await?,
+        Command::Node(OfNode { node, .. }) => node::run(connection, &node).await?,
+        Command::Jobs(With { of, .. }) => jobs::run(connection, &of).await?,
+        Command::Events(With { of, .. }) => events::run(connection, &of).await?,
         Command::Job(Job { of, timeline, document }) => match document.asked() {
             Some(name) => show::run(connection, &of.job, name, &document).await?,
             None => job::run(connection, &of.job, timeline).await?,

@@ -1,10 +1,30 @@
 //! The connection of a command to a cluster, and the options that most commands share.
 
+use std::{
+    io::{self, IsTerminal as _},
+    time::Duration,
+};
+
 use taskwork::{Client, client::Overview};
 use taskwork_cli::{
     Failure,
     command::{ClusterArguments, LogArguments, Patience, print},
 };
+use tokio::time;
+
+/// The interval at which a watched list is read.
+const WATCH_EVERY: Duration = Duration::from_secs(2);
+
+/// Clears a terminal.
+const CLEAR: &str = "\u{1b}[2J\u{1b}[H";
+
+/// The option of lists.
+#[derive(Debug, Clone, Copy, clap::Args)]
+pub(crate) struct Watch {
+    /// Print the list again whenever it has changed, until Ctrl-C. With --json, each time as one line.
+    #[arg(long, short)]
+    pub(crate) watch: bool,
+}
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Common {
@@ -28,6 +48,32 @@ pub(crate) struct Connection {
 impl Connection {
     pub(crate) async fn overview(&self) -> Result<Overview, Failure> {
         Ok(self.client.overview().await?)
+    }
+
+    /// Prints a list that `read` returns as JSON and as text; if it is watched, again after each change, without end.
+    pub(crate) async fn list(
+        &self,
+        watch: bool,
+        read: impl AsyncFn() -> Result<(serde_json::Value, String), Failure>,
+    ) -> Result<(), Failure> {
+        let mut shown: Option<(serde_json::Value, String)> = None;
+        loop {
+            let list = read().await?;
+            let is_same = shown
+                .as_ref()
+                .is_some_and(|(json, text)| if self.json { *json == list.0 } else { *text == list.1 });
+            if !is_same {
+                if shown.is_some() && !self.json {
+                    print(if io::stdout().is_terminal() { CLEAR } else { "\n" });
+                }
+                self.say(|| list.0.clone(), || list.1.clone());
+                shown = Some(list);
+            }
+            if !watch {
+                return Ok(());
+            }
+            time::sleep(WATCH_EVERY).await;
+        }
     }
 
     /// Prints the JSON or the text, as requested.

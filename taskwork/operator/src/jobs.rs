@@ -1,29 +1,128 @@
 //! `taskwork jobs`.
 
+use std::cmp::Reverse;
+
+use serde_json::Value;
 use taskwork::client::{Share, Stage, records::JobRecord};
 use taskwork_cli::Failure;
 
 use super::{
-    connection::Connection,
-    json,
+    connection::{Connection, Watch},
+    json::{self, STAGES, name_of},
     table::{self, lapse},
 };
 
-pub(super) async fn run(connection: &Connection) -> Result<(), Failure> {
-    let overview = connection.overview().await?;
-    let jobs = &overview.jobs;
-    let as_json = || jobs.iter().map(|job| json::job(&overview, job)).collect();
-    let rows = jobs.iter().map(|job| (job.id.as_str(), job.stage, job.record.as_ref()));
-    connection.say(as_json, || text(&rows.collect::<Vec<_>>()));
-    Ok(())
+/// The options of `taskwork jobs`.
+#[derive(Debug, Clone, clap::Args)]
+pub(super) struct Arguments {
+    /// Only jobs in these states, named as by --json: running,queued.
+    #[arg(long = "state", value_name = "STATE", value_delimiter = ',', value_parser = state)]
+    states: Vec<Stage>,
+    /// Only jobs with this text in their name.
+    #[arg(long, value_name = "TEXT")]
+    name: Option<String>,
+    /// Only jobs of this program.
+    #[arg(long, value_name = "NAME")]
+    program: Option<String>,
+    /// Only jobs that this user has submitted.
+    #[arg(long, value_name = "USER")]
+    owner: Option<String>,
+    /// The order. Jobs that are equal in it are in the order of their submission.
+    #[arg(long, value_name = "ORDER", value_enum, default_value_t = Order::Submitted)]
+    sort: Order,
+    /// Reverse the order.
+    #[arg(long)]
+    reverse: bool,
+    /// The maximum number of jobs: the first ones.
+    #[arg(long, value_name = "NUMBER")]
+    limit: Option<usize>,
+    #[command(flatten)]
+    pub(super) watch: Watch,
+}
+
+/// The orders of jobs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Order {
+    Submitted,
+    /// Jobs that are not over come last.
+    Ended,
+    State,
+    Name,
+    Program,
+    Owner,
+    /// The highest first.
+    Priority,
+}
+
+/// Parses the state of a job.
+fn state(text: &str) -> Result<Stage, String> {
+    let named = |stage: &Stage| name_of(*stage) == text;
+    STAGES
+        .into_iter()
+        .find(named)
+        .ok_or_else(|| format!("expected one of {}", STAGES.map(name_of).join(", ")))
+}
+
+/// A job: its id, its stage, and its record if that can be read.
+type Row<'a> = (&'a str, Stage, Option<&'a JobRecord>);
+
+pub(super) async fn run(connection: &Connection, arguments: &Arguments) -> Result<(), Failure> {
+    let read = async || {
+        let overview = connection.overview().await?;
+        let jobs = overview.jobs.iter().map(|job| (job.id.as_str(), job.stage, job.record.as_ref()));
+        let jobs = arguments.select(jobs);
+        let entries = jobs.iter().filter_map(|(id, ..)| overview.job(id));
+        let json: Value = entries.map(|job| json::job(&overview, job)).collect();
+        Ok::<_, Failure>((json, text(&jobs)))
+    };
+    connection.list(arguments.watch.watch, read).await
+}
+
+impl Arguments {
+    /// Returns the selected jobs, sorted.
+    fn select<'a>(&self, jobs: impl Iterator<Item = Row<'a>>) -> Vec<Row<'a>> {
+        let mut jobs: Vec<Row<'_>> = jobs.filter(|job| self.is_meant(job)).collect();
+        let by_text = |jobs: &mut Vec<Row<'_>>, of: fn(&JobRecord) -> &str| {
+            jobs.sort_by(|(.., a), (.., b)| a.map(of).cmp(&b.map(of)));
+        };
+        match self.sort {
+            Order::Submitted => {}
+            Order::Ended => jobs
+                .sort_by_key(|(.., record)| record.and_then(|record| record.finished_ms).unwrap_or(u64::MAX)),
+            Order::State => jobs.sort_by_key(|(_, stage, _)| *stage),
+            Order::Name => by_text(&mut jobs, |record| &record.name),
+            Order::Program => by_text(&mut jobs, |record| &record.program),
+            Order::Owner => by_text(&mut jobs, |record| &record.submitter),
+            Order::Priority => {
+                jobs.sort_by_key(|(.., record)| Reverse(record.map(|record| record.share.priority)));
+            }
+        }
+        if self.reverse {
+            jobs.reverse();
+        }
+        jobs.truncate(self.limit.unwrap_or(usize::MAX));
+        jobs
+    }
+
+    fn is_meant(&self, (_, stage, record): &Row<'_>) -> bool {
+        let is_in_state = self.states.is_empty() || self.states.contains(stage);
+        let Self { name, program, owner, .. } = self;
+        let Some(record) = record else {
+            return is_in_state && name.is_none() && program.is_none() && owner.is_none();
+        };
+        is_in_state
+            && name.as_ref().is_none_or(|name| record.name.contains(name))
+            && program.as_ref().is_none_or(|program| record.program == *program)
+            && owner.as_ref().is_none_or(|owner| record.submitter == *owner)
+    }
 }
 
 /// Returns the table of jobs, with the priorities and weights if one is not the default.
-fn text(jobs: &[(&str, Stage, Option<&JobRecord>)]) -> String {
+fn text(jobs: &[Row<'_>]) -> String {
     let records = || jobs.iter().filter_map(|(_, _, record)| *record);
     let has_shares = records().any(|record| record.share != Share::default());
     let shares: &[&str] = if has_shares { &["#PRIORITY", "#WEIGHT"] } else { &[] };
-    let row = |(id, stage, record): &(&str, Stage, Option<&JobRecord>)| {
+    let row = |(id, stage, record): &Row<'_>| {
         let (id, stage) = ((*id).to_owned(), stage.text().to_owned());
         let Some(record) = record else { return vec![id, stage] };
         let ended = |of: &dyn Fn(u64) -> String| record.finished_ms.map_or_else(|| "-".to_owned(), of);
@@ -51,6 +150,7 @@ fn text(jobs: &[(&str, Stage, Option<&JobRecord>)]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser as _;
     use serde_json::json;
 
     use super::*;
@@ -62,6 +162,50 @@ mod tests {
             "finished_ms": finished_ms, "reason": null, "lost": [], "share": { "priority": priority },
         });
         serde_json::from_value(record).unwrap()
+    }
+
+    #[derive(clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        arguments: Arguments,
+    }
+
+    fn arguments(line: &[&str]) -> Result<Arguments, String> {
+        let line = ["jobs"].into_iter().chain(line.iter().copied());
+        Line::try_parse_from(line).map(|line| line.arguments).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn jobs_are_filtered_sorted_and_limited() {
+        let named = |name: &str, priority, finished_ms| JobRecord {
+            name: name.to_owned(),
+            ..record(priority, finished_ms)
+        };
+        let records = [named("big", 0, None), named("small", 5, Some(9)), named("bigger", 0, Some(7))];
+        let [big, small, bigger] = records.each_ref().map(Some);
+        let jobs = [
+            ("1", Stage::Running, big),
+            ("2", Stage::Done, small),
+            ("3", Stage::Failed, bigger),
+            ("4", Stage::Unreadable, None),
+        ];
+        let of = |line: &[&str]| {
+            let arguments = arguments(line).unwrap();
+            arguments.select(jobs.into_iter()).into_iter().map(|(id, ..)| id).collect::<String>()
+        };
+        assert_eq!(of(&[]), "1234");
+        assert_eq!(of(&["--state", "running,failed"]), "13");
+        assert_eq!(of(&["--name", "big", "--reverse"]), "31");
+        assert_eq!(of(&["--sort", "ended"]), "3214");
+        assert_eq!(of(&["--sort", "priority", "--limit", "2"]), "21");
+        assert_eq!(of(&["--owner", "anna", "--program", "tree", "--sort", "name"]), "132");
+        assert_eq!(of(&["--owner", "bob"]), "");
+    }
+
+    #[test]
+    fn unknown_state_is_refused_with_the_known_ones() {
+        let error = arguments(&["--state", "runing"]).unwrap_err();
+        assert!(error.contains("runing") && error.contains("running, queued"), "{error}");
     }
 
     #[test]

@@ -7,7 +7,29 @@ use taskwork::client::{
 };
 
 /// The version of the fields of members and jobs. It increases if a field changes its meaning or is removed.
-const SCHEMA: u32 = 1;
+pub(super) const SCHEMA: u32 = 1;
+
+/// The stages of jobs.
+pub(crate) const STAGES: [Stage; 12] = [
+    Stage::Submitting,
+    Stage::Abandoned,
+    Stage::Running,
+    Stage::Queued,
+    Stage::Waiting,
+    Stage::NoNodes,
+    Stage::Suspended,
+    Stage::Done,
+    Stage::Incomplete,
+    Stage::Failed,
+    Stage::Cancelled,
+    Stage::Unreadable,
+];
+
+/// Returns the name of a stage, as in `/api/view`.
+pub(crate) fn name_of(stage: Stage) -> String {
+    let name = json!(stage);
+    name.as_str().unwrap_or(stage.text()).to_owned()
+}
 
 pub(super) fn member(overview: &Overview, member: &Member) -> serde_json::Value {
     json!({

@@ -99,7 +99,7 @@ impl Overview {
     }
 
     /// Returns the latest reports of all members about jobs that they work on, each with the job and the node.
-    pub(super) fn reports(&self) -> impl Iterator<Item = (&str, &str, &NodeFigures<Figures>)> {
+    pub fn reports(&self) -> impl Iterator<Item = (&str, &str, &NodeFigures<Figures>)> {
         let reports =
             self.snapshot.jobs.iter().flat_map(|(id, job)| {
                 job.nodes.iter().map(move |(node, now)| (id.as_str(), node.as_str(), now))

@@ -10,6 +10,7 @@ use taskwork::{
 use taskwork_cli::web::family::{Family, HANDLING, JOB, Kind, Labels, Value, build_info};
 
 use super::costs;
+use crate::json::{STAGES, name_of};
 
 /// The number of the most recent finished jobs with metrics; all open jobs have metrics, up to [`JOBS_MAX`].
 const OVER_MAX: usize = 20;
@@ -18,22 +19,6 @@ const OVER_MAX: usize = 20;
 const JOBS_MAX: usize = 200;
 /// The number of lost nodes with a metric: the most recent ones.
 const LOST_MAX: usize = 20;
-/// The stages of jobs. Each has a sample, even if it is 0.
-const STAGES: [Stage; 12] = [
-    Stage::Submitting,
-    Stage::Abandoned,
-    Stage::Running,
-    Stage::Queued,
-    Stage::Waiting,
-    Stage::NoNodes,
-    Stage::Suspended,
-    Stage::Done,
-    Stage::Incomplete,
-    Stage::Failed,
-    Stage::Cancelled,
-    Stage::Unreadable,
-];
-
 /// The collected metric families of a cluster.
 #[derive(Debug, Default)]
 struct Families(Vec<Family>);
@@ -76,6 +61,7 @@ pub(super) fn of_cluster(snapshot: &Snapshot) -> Vec<Family> {
     let mut families = Families(vec![build_info()]);
     members(snapshot, &mut families);
     lost_nodes(snapshot, &mut families);
+    // Each stage has a sample, even if it is 0.
     let mut states: BTreeMap<Stage, u64> = STAGES.into_iter().map(|stage| (stage, 0)).collect();
     for job in snapshot.jobs.values() {
         *states.entry(job.about.stage).or_default() += 1;
@@ -101,12 +87,6 @@ pub(super) fn of_cluster(snapshot: &Snapshot) -> Vec<Family> {
     zookeeper(&reported, &mut families);
     observation(snapshot, &mut families);
     families.0
-}
-
-/// Returns the name of a stage, as in `/api/view`.
-fn name_of(stage: Stage) -> String {
-    let name = serde_json::to_value(stage).unwrap_or_default();
-    name.as_str().unwrap_or(stage.text()).to_owned()
 }
 
 fn members(snapshot: &Snapshot, families: &mut Families) {

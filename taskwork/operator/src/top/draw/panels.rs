@@ -10,10 +10,13 @@ use taskwork::{
 };
 
 use super::Pen;
-use crate::top::{
-    state::{Source, State},
-    text::{clock, duration, things, whole},
-    warnings::lasted,
+use crate::{
+    events::happened,
+    top::{
+        state::{Source, State},
+        text::{clock, duration, things, whole},
+        warnings::lasted,
+    },
 };
 
 pub(super) fn draw(pen: &mut Pen<'_>, place: Rect, state: &State) {
@@ -44,22 +47,9 @@ pub(in crate::top) fn told(moment: &Moment, snapshot: &Snapshot, now_ms: u64) ->
     let Moment { at_ms, what, name, .. } = moment;
     let at = clock(*at_ms, now_ms);
     let stage = || snapshot.jobs.get(name).map(|job| job.about.stage);
-    match what {
-        MomentKind::Joined => format!("{at} {name} has joined"),
-        MomentKind::Left => format!("{at} {name} has left"),
-        MomentKind::Lost => format!("{at} {name} was lost"),
-        MomentKind::JobRuns => format!("{at} {name} runs"),
-        MomentKind::JobOver => match stage().filter(|stage| !stage.is_open()) {
-            Some(stage) => format!("{at} {name} is over: {}", stage.text()),
-            None => format!("{at} {name} is over"),
-        },
-        MomentKind::Cordoned => format!("{at} {name} was cordoned"),
-        MomentKind::Uncordoned => format!("{at} {name} was uncordoned"),
-        MomentKind::JobShare => format!("{at} {name} has another share"),
-        MomentKind::ServersAway => format!("{at} {name} does not answer"),
-        MomentKind::ServersBack => format!("{at} {name} answers again"),
-        _ => format!("{at} {name}"),
-    }
+    let end = stage().filter(|stage| *what == MomentKind::JobOver && !stage.is_open());
+    let end = end.map(|stage| format!(": {}", stage.text())).unwrap_or_default();
+    format!("{at} {name} {}{end}", happened(*what))
 }
 
 /// Describes the state of ZooKeeper, and the load from the job.
