@@ -41,11 +41,12 @@ pub(super) struct Gateway {
 
 pub(super) fn serve(arguments: &Gateway) -> Result<ExitCode, Failure> {
     let Gateway { access, listen, .. } = arguments;
-    access.connected(Level::Info, async |service, store, client| {
+    let has_servers = access.cluster.has_servers();
+    let level = if has_servers { Level::Info } else { Level::Warn };
+    access.connected(level, async |service, store, client| {
         let listener = gateway::listen(*listen)?;
         let at = listener.local_addr().map_or_else(|_| listen.to_string(), |at| at.to_string());
         let label = id_of(store.direct_label())?;
-        let has_servers = access.cluster.has_servers();
         let mut node = if has_servers { Some(node_of(arguments, &label)?.serve()?) } else { None };
         let version = access.release()?.version().to_owned();
         print(&format!("serving http://{at}/\n"));
