@@ -60,7 +60,9 @@ impl Access {
         if !self.cluster.has_servers() {
             note("without --zk, the calls run on this machine");
         }
-        self.connected(level, async |service, store, _| interruptible(with(service, store)).await)
+        let done = self.connected(level, async |service, store, _| interruptible(with(service, store)).await);
+        let is_kept = self.here.keeps_jobs();
+        done.map_err(|failure| if is_kept { failure.hint("The same command continues") } else { failure })
     }
 
     /// Connects, and calls `with` with the service. Without servers, the cluster is this process.

@@ -31,6 +31,18 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "                    drop(calls);\n",
     ),
     mutant(
+        "reduce a result twice",
+        "routines/src/batch/live.rs",
+        "                reduced.add(*index, number);\n",
+        "                reduced.add(*index, number);\n                reduced.add(*index, number);\n",
+    ),
+    mutant(
+        "reduced results lost by a merge",
+        "routines/src/tally.rs",
+        "self.reduced.get_or_insert_default().merge(*other);",
+        "self.reduced.get_or_insert(other);",
+    ),
+    mutant(
         "checkpoint left behind by a split",
         "routines/src/batch/mod.rs",
         "let checkpoint = self.checkpoint.take_if(|last| open.contains(last.index));",
