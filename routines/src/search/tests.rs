@@ -199,6 +199,7 @@ struct Driven {
 impl Driven {
     /// Starts a search, by default that of the whole board.
     fn start(state: Option<&[u8]>) -> Self {
+        fixture();
         let runtime = Host::current().unwrap().runtime(&example("queens")).unwrap();
         let (counts, parts, rest) = (Counts::default(), Vec::new(), Vec::new());
         let mut driven = Self { runtime, counts, parts, rest, is_complete: false };
