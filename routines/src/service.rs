@@ -167,10 +167,11 @@ impl Service {
         Ok((self.send(Order { digest, key: of_job, space, reduce }, kind, title).await?, true))
     }
 
-    /// Returns a key that work has in common with the same work of this version of a routine only.
+    /// Returns a key that work has in common with the same work of this version of a routine in this store only.
     pub(crate) async fn key_of(&self, routine: &str, work: &Work) -> Result<String, ServiceError> {
         let installed = self.package(routine, Duration::ZERO).await?;
-        Ok(format!("{} {}", installed.package.digest, work.digest()))
+        let label = self.store.label().map_err(|error| ServiceError::Invalid(error.to_string()))?;
+        Ok(format!("{label} {} {}", installed.package.digest, work.digest()))
     }
 
     async fn send(&self, order: Order, kind: EntryKind, name: String) -> Result<JobId, ServiceError> {
