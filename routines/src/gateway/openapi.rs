@@ -19,7 +19,7 @@ use crate::{
 #[derive(OpenApi)]
 #[openapi(
     info(title = "routines", description = "Routines of a library, called once or in jobs on a cluster."),
-    components(schemas(Refusal))
+    components(schemas(Refusal, Axes))
 )]
 pub(super) struct Document;
 
@@ -173,5 +173,21 @@ impl<const STATUS: u16> IntoResponses for Refused<STATUS> {
             response
         };
         BTreeMap::from([(STATUS.to_string(), response.build().into())])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::documented;
+
+    #[test]
+    fn references_of_the_document_have_their_schemas() {
+        let text = documented().1.to_json().unwrap();
+        let document: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let references =
+            text.split("\"#/components/schemas/").skip(1).map(|rest| rest.split('"').next().unwrap());
+        for name in references {
+            assert!(document["components"]["schemas"].get(name).is_some(), "{name}");
+        }
     }
 }

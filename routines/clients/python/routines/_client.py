@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 import json
 import os
 import stat
@@ -304,7 +305,8 @@ def connect(url: str = URL, timeout: float = 90.0) -> Client:
 
 
 def here(*options: str, timeout: float = 90.0) -> Client:
-    """Returns a client of this machine, without a server: it starts `routines gateway`, and stops it when it is closed.
+    """Returns a client of this machine, without a server: it starts `routines gateway`, and stops it when it is closed,
+    or when the program exits.
 
     The packages are in the store of the variable ROUTINES_STORE. Options are those of the command, such as "--workers", "2".
     """
@@ -316,4 +318,6 @@ def here(*options: str, timeout: float = 90.0) -> Client:
         line = lines.readline()
     if not line.startswith("serving "):
         raise RuntimeError(f"{' '.join(command)} has ended with {gateway.wait()}: see its message")
-    return Client(line.removeprefix("serving ").strip(), timeout, gateway)
+    client = Client(line.removeprefix("serving ").strip(), timeout, gateway)
+    atexit.register(client.close)
+    return client
