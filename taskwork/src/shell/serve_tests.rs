@@ -145,7 +145,7 @@ fn serve_until_a_member(tree: &MemoryTree, expired: u64) -> Result<(), ServeErro
 #[test]
 fn request_lost_at_the_start_is_retried() {
     // Covers the folders, the member, and the reads after joining.
-    for after in 0..10 {
+    for after in 0..12 {
         for fate in [Fate::LostBefore, Fate::LostAfter] {
             let tree = MemoryTree::new();
             tree.set_faults(LosesOne { after, fate });
