@@ -11,8 +11,8 @@ use std::{
 };
 
 use bincode::error::EncodeError;
-use ring::digest::{Context, SHA256};
 use serde::{Serialize, de::DeserializeOwned};
+use taskwork::companion::{ObjectHasher, ObjectName};
 
 use crate::{
     encoding::decode_read,
@@ -20,8 +20,8 @@ use crate::{
     file::{Folder, told},
 };
 
-/// The SHA-256 hash of a content.
-pub(crate) type Digest = [u8; 32];
+/// The size from which a version is transferred through files, so that it is not in memory twice, in bytes.
+pub(crate) const LARGE_BYTES_MIN: u64 = 16 << 20;
 
 /// The size of the buffers for reading and writing, in bytes.
 const BUFFER_BYTES: usize = 256 << 10;
@@ -35,8 +35,7 @@ pub(crate) struct Spilled(Arc<Content>);
 
 struct Content {
     folder: Folder,
-    bytes: u64,
-    digest: Digest,
+    name: ObjectName,
 }
 
 impl Content {
@@ -48,12 +47,12 @@ impl Content {
 impl Spilled {
     /// Returns its size, in bytes.
     pub(crate) fn bytes(&self) -> u64 {
-        self.0.bytes
+        self.0.name.bytes()
     }
 
-    /// Returns the expected hash.
-    pub(crate) fn digest(&self) -> Digest {
-        self.0.digest
+    /// Returns its name, by which other nodes fetch it and its content is verified.
+    pub(crate) fn name(&self) -> ObjectName {
+        self.0.name
     }
 
     /// Returns up to `bytes_max` bytes from a position. They are not verified: the receiver of the whole data does
@@ -62,7 +61,7 @@ impl Spilled {
     /// # Errors
     /// If they cannot be read.
     pub(crate) fn part(&self, from: u64, bytes_max: usize) -> io::Result<Vec<u8>> {
-        let left = usize::try_from(self.0.bytes.saturating_sub(from)).unwrap_or(usize::MAX);
+        let left = usize::try_from(self.bytes().saturating_sub(from)).unwrap_or(usize::MAX);
         let mut part = vec![0; left.min(bytes_max)];
         let path = self.0.path();
         let read = fs::File::open(&path).and_then(|file| file.read_exact_at(&mut part, from));
@@ -79,11 +78,10 @@ impl Spilled {
         let opened = fs::File::open(&path);
         let file = opened.map_err(|error| wrong(&format_args!("it cannot be read: {error}")))?;
         let mut reader = BufReader::with_capacity(BUFFER_BYTES, Hashed::of(file));
-        let decoded = decode_read(&mut reader, self.0.bytes);
+        let decoded = decode_read(&mut reader, self.bytes());
         // The remaining bytes are hashed, too.
         let rest = io::copy(&mut reader, &mut io::sink());
-        let Hashed { hash, bytes, .. } = reader.into_inner();
-        let is_same = bytes == self.0.bytes && done(hash) == self.0.digest;
+        let is_same = reader.into_inner().hasher.name() == self.0.name;
         match (decoded, rest) {
             (Ok(value), Ok(0)) if is_same => Ok(value),
             (_, Ok(_)) if !is_same => Err(wrong(&"its content does not match its hash")),
@@ -101,25 +99,8 @@ impl Spilled {
 
 impl fmt::Debug for Spilled {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Spilled").field("path", &self.0.path()).field("bytes", &self.0.bytes).finish()
+        f.debug_struct("Spilled").field("path", &self.0.path()).field("name", &self.0.name).finish()
     }
-}
-
-fn hash() -> Context {
-    Context::new(&SHA256)
-}
-
-fn done(hash: Context) -> Digest {
-    hash.finish().as_ref().try_into().expect("a SHA-256 has 32 bytes")
-}
-
-/// Returns the hash of a content.
-pub(crate) fn digest(parts: impl IntoIterator<Item = Result<Vec<u8>, Failed>>) -> Result<Digest, Failed> {
-    let mut hash = hash();
-    for part in parts {
-        hash.update(&part?);
-    }
-    Ok(done(hash))
 }
 
 /// Encoded data that is being written to a file sequentially.
@@ -169,8 +150,8 @@ impl Spilling {
     /// If it cannot be written.
     pub(crate) fn end(mut self) -> io::Result<Spilled> {
         self.file.flush().map_err(|error| self.cannot(&error))?;
-        let Hashed { hash, bytes, .. } = self.file.into_inner().map_err(io::IntoInnerError::into_error)?;
-        Ok(Spilled(Arc::new(Content { folder: self.folder, bytes, digest: done(hash) })))
+        let hashed = self.file.into_inner().map_err(io::IntoInnerError::into_error)?;
+        Ok(Spilled(Arc::new(Content { folder: self.folder, name: hashed.hasher.name() })))
     }
 }
 
@@ -182,39 +163,27 @@ fn made() -> io::Result<(Folder, fs::File)> {
     Ok((folder, file))
 }
 
-/// Encoded data that arrives in pieces, in any order.
-pub(crate) struct Arriving {
-    folder: Folder,
-    file: fs::File,
-}
+/// The file of encoded data that arrives from another node.
+#[derive(Debug)]
+pub(crate) struct Arriving(Folder);
 
 impl Arriving {
     /// Creates a file.
     ///
     /// # Errors
     /// If it cannot be created.
-    pub(crate) fn new() -> io::Result<Self> {
-        made().map(|(folder, file)| Self { folder, file })
+    pub(crate) fn new() -> io::Result<(Self, fs::File)> {
+        made().map(|(folder, file)| (Self(folder), file))
     }
 
-    /// Writes bytes at their position.
-    ///
-    /// # Errors
-    /// If they cannot be written.
-    pub(crate) fn put(&self, bytes: &[u8], position: u64) -> io::Result<()> {
-        let path = || self.folder.path().join(NAME);
-        self.file.write_all_at(bytes, position).map_err(|error| told(&path(), "it cannot be written", &error))
+    /// Adds the path of the file to an error.
+    pub(crate) fn cannot(&self, error: &io::Error) -> io::Error {
+        told(&self.0.path().join(NAME), "it cannot be written", error)
     }
 
-    /// Completes the file. Its size and hash are verified when it is read.
-    pub(crate) fn end(self, bytes: u64, digest: Digest) -> Spilled {
-        Spilled(Arc::new(Content { folder: self.folder, bytes, digest }))
-    }
-}
-
-impl fmt::Debug for Arriving {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Arriving").field("folder", &self.folder).finish_non_exhaustive()
+    /// Completes the file, whose content has this name.
+    pub(crate) fn end(self, name: ObjectName) -> Spilled {
+        Spilled(Arc::new(Content { folder: self.0, name }))
     }
 }
 
@@ -222,25 +191,19 @@ impl fmt::Debug for Arriving {
 /// single bytes would be too slow.
 struct Hashed {
     file: fs::File,
-    hash: Context,
-    bytes: u64,
+    hasher: ObjectHasher,
 }
 
 impl Hashed {
     fn of(file: fs::File) -> Self {
-        Self { file, hash: hash(), bytes: 0 }
-    }
-
-    fn passed(&mut self, bytes: &[u8]) {
-        self.hash.update(bytes);
-        self.bytes += bytes.len() as u64;
+        Self { file, hasher: ObjectHasher::new() }
     }
 }
 
 impl Read for Hashed {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = self.file.read(buffer)?;
-        self.passed(&buffer[..read]);
+        self.hasher.add(&buffer[..read]);
         Ok(read)
     }
 }
@@ -248,7 +211,7 @@ impl Read for Hashed {
 impl Write for Hashed {
     fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
         let written = self.file.write(buffer)?;
-        self.passed(&buffer[..written]);
+        self.hasher.add(&buffer[..written]);
         Ok(written)
     }
 
@@ -261,7 +224,9 @@ impl Write for Hashed {
 mod tests {
     use std::{fs, os::unix::fs::FileExt as _};
 
-    use super::{Arriving, Spilled, Spilling, digest};
+    use taskwork::companion::ObjectHasher;
+
+    use super::{Spilled, Spilling};
     use crate::{encoding::encode, failure::Trouble};
 
     fn spilled(bytes: &[u8]) -> Spilled {
@@ -281,7 +246,9 @@ mod tests {
         let spilled = spilled(&encoded);
         assert_eq!(spilled.bytes(), encoded.len() as u64);
         assert_eq!(spilled.decode::<Vec<u64>>().expect("it is there"), numbers());
-        assert_eq!(spilled.digest(), digest([Ok(encoded.clone())]).expect("it can be read"));
+        let mut hasher = ObjectHasher::new();
+        hasher.add(&encoded);
+        assert_eq!(spilled.name(), hasher.name());
         for from in [0, 1, 250_000, encoded.len(), usize::MAX] {
             let expected = &encoded[from.min(encoded.len())..from.saturating_add(7).min(encoded.len())];
             assert_eq!(spilled.part(from as u64, 7).expect("it is there"), expected);
@@ -305,16 +272,5 @@ mod tests {
         fs::remove_file(changed.0.path()).expect("it is there");
         let failed = changed.decode::<Vec<u64>>().expect_err("it is gone");
         assert!(failed.reason.contains("version: it cannot be read: No such file"), "{}", failed.reason);
-    }
-
-    #[test]
-    fn pieces_arriving_in_any_order_are_assembled() {
-        let encoded = encode(&numbers()).expect("it can be");
-        let arriving = Arriving::new().expect("a file can be made");
-        for (number, piece) in encoded.chunks(10_000).enumerate().collect::<Vec<_>>().into_iter().rev() {
-            arriving.put(piece, number as u64 * 10_000).expect("there is room");
-        }
-        let whole = arriving.end(encoded.len() as u64, digest([Ok(encoded)]).expect("it can be read"));
-        assert_eq!(whole.decode::<Vec<u64>>().expect("it is there"), numbers());
     }
 }

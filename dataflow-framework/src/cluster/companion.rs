@@ -35,7 +35,8 @@ pub(super) async fn run(mut cx: CompanionContext, workflow_node: Arc<WorkflowNod
         labels: cx.labels().clone(),
         ..Capacity::default()
     };
-    workflow_node.start(cx.messenger().clone(), cx.node(), capacity, !cx.is_public());
+    let (messenger, objects) = (cx.messenger().clone(), cx.objects().clone());
+    workflow_node.start(messenger, objects, cx.node(), capacity, !cx.is_public());
     let provider: Weak<WorkflowNode> = Arc::downgrade(&workflow_node);
     cx.set_status_provider(provider);
     workflow_node.is_public.store(cx.is_public(), Relaxed);

@@ -1,12 +1,13 @@
 //! The messages between nodes.
 
 use serde::{Deserialize, Serialize};
+use taskwork::companion::ObjectName;
 
 use crate::{
     core::{Capacity, Frame, Held, History, Manner, Mark, Outcome},
     failure::Failure,
     ids::{Argument, VersionId},
-    node::{Ask, Coded, Missing, News, Order, Piece},
+    node::{Answer, Coded, Missing, News, Order},
 };
 
 /// A run of a program: from its start on one node to its end there. A later run of the same job is greater,
@@ -32,12 +33,10 @@ pub(super) enum Content {
     ToNode(u32, Frame),
     /// To the coordinator, on the line of this number.
     ToCoordinator(u32, Frame),
-    Ask(Ask),
-    Piece(Piece),
-    /// The answer to [`Ask`](Self::Ask) if the version is absent.
-    Absent(VersionId),
-    /// The answer to [`Ask`](Self::Ask) if the version is large, and was not sent before.
-    Prepares(VersionId),
+    /// A request for a version.
+    Ask(VersionId),
+    /// The answer to [`Ask`](Self::Ask).
+    Answer(VersionId, Answer),
     /// To the coordinator, from a node that has followed another one since: the assignments of this line are
     /// dropped.
     Forgot(u32),
@@ -79,6 +78,7 @@ pub(super) fn examples() -> Vec<(&'static str, Vec<u8>)> {
         manner: Manner::default(),
         missing: vec![missing.clone()],
     };
+    let object = ObjectName::new([7; 32], 1 << 20);
     let failed = News::ended(4, Outcome::Failed(Failure::new("multiply", 4, "it failed")));
     vec![
         ("assign", assign.encoded()),
@@ -87,7 +87,8 @@ pub(super) fn examples() -> Vec<(&'static str, Vec<u8>)> {
         ("takes-part", News::TakesPart(Capacity::default()).encoded()),
         ("failed", failed.encoded()),
         ("holds", News::Holds(vec![Held { version, mark, bytes: 9 }]).encoded()),
-        ("absent", Message { run, content: Content::Absent(version) }.encoded()),
+        ("absent", Message { run, content: Content::Answer(version, Answer::Absent) }.encoded()),
+        ("object", Message { run, content: Content::Answer(version, Answer::Object(object)) }.encoded()),
         ("forgot", Message { run, content: Content::Forgot(2) }.encoded()),
     ]
 }

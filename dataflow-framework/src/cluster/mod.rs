@@ -9,7 +9,7 @@
 //!   program ─► graph ──── order: assign ────────► executor ─► threads
 //!                ▲  └──── order: forget ────────►  ▲ │
 //!                └─────── news: ended, copied ─────┘ │
-//!                         ask, piece ◄───────────────┴──► any other node
+//!                         ask, answer ◄──────────────┴──► any other node
 //! ```
 //!
 //! Orders and news travel on a line that loses nothing ([`Line`](crate::core::Line)). Data travels directly

@@ -12,7 +12,7 @@ use std::{
 
 use taskwork::{
     NodeId, Waker,
-    companion::{JobStatus, Messenger, Rescue},
+    companion::{JobStatus, Messenger, Objects, Rescue},
 };
 use tokio::sync::Notify;
 
@@ -25,7 +25,7 @@ use super::{
 };
 use crate::{
     core::{Capacity, Seen},
-    node::{Answer, Coded, Executor, Queue, Room, Store},
+    node::{Answer, Coded, Executor, Network, Queue, Room, Store},
     platform::Platform,
     program::{CallsOfTasks, Engine, Observe},
     task::Tasks,
@@ -144,9 +144,16 @@ impl WorkflowNode {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn start(&self, messenger: Messenger, node: NodeId, capacity: Capacity, is_embedded: bool) {
+    pub(super) fn start(
+        &self,
+        messenger: Messenger,
+        objects: Objects,
+        node: NodeId,
+        capacity: Capacity,
+        is_embedded: bool,
+    ) {
         self.platform.set_node(node);
-        self.executor.set_name(node);
+        self.executor.connect(Network { node, objects, wake: Arc::clone(&self.wake) });
         let mut state = self.lock();
         state.link = Some(Link { messenger, node, capacity, is_embedded });
         if let Progress::Awaits(waker) = &state.program {
@@ -209,28 +216,14 @@ impl WorkflowNode {
                     leading.on_forgotten(from, line);
                 }
             }
-            Content::Ask(ask) => {
-                let content = match self.executor(run).map_or(Answer::Absent, |executor| executor.answer(ask))
-                {
-                    Answer::Piece(piece) => Content::Piece(piece),
-                    Answer::Absent => Content::Absent(ask.version),
-                    Answer::Prepares => Content::Prepares(ask.version),
-                };
-                self.send(from, &Message { run, content });
+            Content::Ask(version) => {
+                let answer =
+                    self.executor(run).map_or(Answer::Absent, |executor| executor.answer(from, version));
+                self.send(from, &Message { run, content: Content::Answer(version, answer) });
             }
-            Content::Piece(piece) => {
+            Content::Answer(version, answer) => {
                 if let Some(executor) = self.executor(run) {
-                    executor.on_piece(piece, now_ms);
-                }
-            }
-            Content::Prepares(version) => {
-                if let Some(executor) = self.executor(run) {
-                    executor.on_preparing(from, version, now_ms);
-                }
-            }
-            Content::Absent(version) => {
-                if let Some(executor) = self.executor(run) {
-                    executor.on_absent(from, version);
+                    executor.on_answer(from, version, answer, now_ms);
                 }
             }
         }
@@ -320,8 +313,11 @@ impl WorkflowNode {
         self.go_if_possible(&role, now_ms);
         let Some(run) = role.run() else { return false };
         if let Some(executor) = role.executor() {
-            for (to, ask) in executor.asks(now_ms) {
-                self.send(to, &Message { run, content: Content::Ask(ask) });
+            for (to, version) in executor.asks(now_ms) {
+                self.send(to, &Message { run, content: Content::Ask(version) });
+            }
+            for (to, version, answer) in executor.due_answers() {
+                self.send(to, &Message { run, content: Content::Answer(version, answer) });
             }
         }
         match role {

@@ -1,7 +1,7 @@
 //! The encoding of files for transfer to other nodes: the name, the executable flag, and the content in chunks.
 //!
 //! A file is read and written chunk by chunk, so that its content is in memory only in encoded form. Any part of the
-//! encoding can be computed without the rest: pieces are sent straight from the disk.
+//! encoding can be computed without the rest: parts are sent straight from the disk.
 
 use std::{
     fmt, fs,

@@ -7,15 +7,12 @@ use serde::{Serialize, de::DeserializeOwned};
 use crate::{
     encoding::{decode, encode},
     failure::Failed,
-    spilled::Spilling,
+    spilled::{LARGE_BYTES_MIN, Spilling},
     value::Value,
 };
 
 /// The maximum number of bytes that are sent at a time.
 const PART_BYTES: usize = 1 << 20;
-
-/// The size from which a version goes through a file, so that it is not in memory twice, in bytes.
-const LARGE_BYTES_MIN: u64 = 16 << 20;
 
 /// The maximum size of a message, in bytes. A call has up to 64 KiB of arguments by value, and may read 10,000
 /// versions or more.

@@ -4,21 +4,18 @@
 //! reports its versions and running calls and serves the new run, which is identified by its *epoch*. Queued calls of
 //! earlier runs are dropped.
 
-use std::{
-    collections::BTreeSet,
-    sync::{
-        Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak,
-        atomic::{AtomicBool, Ordering::Relaxed},
-    },
+use std::sync::{
+    Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak,
+    atomic::{AtomicBool, Ordering::Relaxed},
 };
 
-use taskwork::NodeId;
-
-use tokio::time::Instant;
+use taskwork::{NodeId, companion::Objects};
+use tokio::{sync::Notify, time::Instant};
 
 use super::{
+    answers::Preparing,
     assignments::Assignments,
-    fetches::{Arrived, Ask, Awaited, Fetches, GivenUp, Missing, Piece},
+    fetches::{Arrived, Awaited, Fetches, GivenUp, Missing},
     messages::{News, Report, Returned},
     nesting::Nesting,
     queue::Queue,
@@ -43,16 +40,24 @@ pub(crate) struct Executor {
     /// The pending waits of tasks that make calls.
     pub(super) waits: Waits,
     fetches: Mutex<Fetches>,
-    /// The versions that are being encoded for other nodes.
-    preparing: Mutex<BTreeSet<VersionId>>,
+    preparing: Mutex<Preparing>,
     assignments: Mutex<Assignments>,
-    /// The id of this node.
-    name: OnceLock<NodeId>,
+    network: OnceLock<Network>,
     /// Whether versions may be moved, so that their sizes are of interest.
     pub(super) has_peers: bool,
     pub(super) is_over: AtomicBool,
     /// Times the calls for which it is enabled.
     pub(super) stopwatch: Stopwatch,
+}
+
+/// The access of an executor to other nodes.
+#[derive(Debug)]
+pub(crate) struct Network {
+    /// The id of this node.
+    pub(crate) node: NodeId,
+    pub(crate) objects: Objects,
+    /// Wakes the companion to send messages.
+    pub(crate) wake: Arc<Notify>,
 }
 
 /// The state of an executor at the start of a run.
@@ -84,14 +89,14 @@ impl Executor {
             fetches: Mutex::default(),
             preparing: Mutex::default(),
             assignments: Mutex::default(),
-            name: OnceLock::new(),
+            network: OnceLock::new(),
             has_peers,
             is_over: AtomicBool::new(false),
             stopwatch: Stopwatch::default(),
         }
     }
 
-    fn fetches(&self) -> MutexGuard<'_, Fetches> {
+    pub(super) fn fetches(&self) -> MutexGuard<'_, Fetches> {
         self.fetches.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -99,24 +104,27 @@ impl Executor {
         self.assignments.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn preparing(&self) -> MutexGuard<'_, BTreeSet<VersionId>> {
+    pub(super) fn preparing(&self) -> MutexGuard<'_, Preparing> {
         self.preparing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sets the id of this node.
-    pub(crate) fn set_name(&self, node: NodeId) {
+    pub(crate) fn connect(&self, network: Network) {
         // It does not change.
-        let _ = self.name.set(node);
+        let _ = self.network.set(network);
+    }
+
+    pub(super) fn network(&self) -> Option<&Network> {
+        self.network.get()
     }
 
     /// Returns how others name this node.
     pub(super) fn name(&self) -> Option<NodeId> {
-        self.name.get().copied()
+        self.network().map(|network| network.node)
     }
 
     /// Appends the id of this node to the reason.
     pub(super) fn here(&self, reason: &str) -> String {
-        match self.name.get() {
+        match self.name() {
             Some(node) => format!("{reason} (on node {node})"),
             None => reason.to_owned(),
         }
@@ -268,7 +276,7 @@ impl Executor {
     }
 
     /// Returns the requests to be sent to other nodes now.
-    pub(crate) fn asks(&self, now_ms: u64) -> Vec<(NodeId, Ask)> {
+    pub(crate) fn asks(&self, now_ms: u64) -> Vec<(NodeId, VersionId)> {
         let (asks, given_up) = self.fetches().asks(now_ms);
         let report = self.report().filter(|_| !given_up.is_empty());
         if let Some(report) = report {
@@ -299,12 +307,14 @@ impl Executor {
         self.queue.platform.see(seen);
     }
 
-    pub(crate) fn on_piece(self: &Arc<Self>, piece: Piece, now_ms: u64) {
-        let mut fetches = self.fetches();
-        let Some(arrived) = fetches.on_piece(piece, now_ms) else { return };
+    pub(super) fn on_arrived(self: &Arc<Self>, fetches: MutexGuard<'_, Fetches>, arrived: Arrived) {
         let Arrived { version, mark, value, bytes, awaited } = arrived;
+        let name = value.known_name();
         // Store it before any call is notified: a call that looks for it now finds it.
         self.keep_brought(version, value, mark, bytes, !awaited.is_alone);
+        if let Some(name) = name {
+            self.offer(version, name);
+        }
         // A new run starts with empty fetches.
         let epoch = self.assignments().epoch;
         drop(fetches);
@@ -328,16 +338,6 @@ impl Executor {
                 self.run_or_give(epoch, assignment);
             }
         }
-    }
-
-    /// Handles a reply that the node does not have the version.
-    pub(crate) fn on_absent(&self, from: NodeId, version: VersionId) {
-        self.fetches().on_absent(from, version);
-    }
-
-    /// Records that a node has a version but needs more time before it can send it.
-    pub(crate) fn on_preparing(&self, from: NodeId, version: VersionId, now_ms: u64) {
-        self.fetches().on_preparing(from, version, now_ms);
     }
 
     pub(crate) fn on_lost(&self, peer: NodeId) {

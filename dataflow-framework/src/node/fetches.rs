@@ -1,45 +1,33 @@
 //! The versions that are being fetched by this node, and the calls that wait for them.
 //!
-//! A version is fetched in pieces, several of which are requested at a time. Messages may be lost: a piece that does
-//! not arrive in time is requested again, and after several repetitions from the next node that has the version. A
-//! large version is written to a file as it arrives. Its hash identifies it on every node, so the next node continues
-//! where the previous one stopped.
+//! A version is requested from one node after another that has it. The reply contains the version, or the name of an
+//! object if it is large. The object is then fetched from all nodes that have the version: those that have fetched it
+//! themselves offer it, too, so the transfer continues if the node that has replied is lost. Messages may be lost: a
+//! request without a reply is repeated, and then sent to the next node.
 
-use std::{
-    collections::{BTreeMap, VecDeque},
-    io,
-};
-
-use taskwork::NodeId;
+use std::collections::{BTreeMap, VecDeque};
 
 use serde::{Deserialize, Serialize};
+use taskwork::{
+    NodeId,
+    companion::{FetchError, ObjectName},
+};
+use tokio::sync::oneshot;
 
-use super::pieces::Pieces;
+use super::answers::Answer;
 use crate::{
     core::{Assignment, Mark},
-    failure::Failed,
     ids::{CallId, VersionId},
-    spilled::Digest,
     value::Value,
 };
-
-/// The size of a piece, in bytes; the last one of a version may be smaller.
-pub(super) const PIECE_BYTES: u64 = PIECE_BYTES_MAX as u64;
-pub(super) const PIECE_BYTES_MAX: usize = 256 << 10;
-
-/// The maximum number of outstanding pieces of a version.
-const PIECES_UNDER_WAY_MAX: usize = 8;
 
 /// The maximum number of versions that are fetched at a time.
 const FETCHES_MAX: usize = 8;
 
-/// The maximum size of a version that is fetched, in bytes.
-const VERSION_BYTES_MAX: u64 = 1 << 40;
-
-/// The time after which pieces are requested again, in milliseconds.
+/// The time after which a version is requested again, in milliseconds.
 const REPEAT_MS: u64 = 500;
 
-/// The number of times that pieces are requested again before the next node is asked.
+/// The number of times that a version is requested again before the next node is asked.
 const REPEATS_MAX: u32 = 6;
 
 /// A version that is not here, and the nodes that have it.
@@ -50,32 +38,6 @@ pub(crate) struct Missing {
     pub(crate) from: Vec<NodeId>,
     /// Its encoded value, if the sender has it and it is [small](super::small).
     pub(crate) content: Option<Vec<u8>>,
-}
-
-/// A request for a piece of a version.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Ask {
-    pub(crate) version: VersionId,
-    /// The number of the piece, from 0.
-    pub(crate) piece: u64,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Piece {
-    pub(crate) ask: Ask,
-    /// The size of the whole version, in bytes.
-    pub(crate) total: u64,
-    /// The hash of the whole, if that is large.
-    pub(crate) digest: Option<Digest>,
-    pub(crate) bytes: Vec<u8>,
-}
-
-impl Piece {
-    /// Returns the requested piece, which is empty beyond the end.
-    pub(crate) fn of(ask: Ask, value: &Value, digest: Option<Digest>) -> Result<Self, Failed> {
-        let (total, bytes) = value.part(ask.piece.saturating_mul(PIECE_BYTES), PIECE_BYTES_MAX)?;
-        Ok(Self { ask, total, digest, bytes })
-    }
 }
 
 pub(crate) struct Arrived {
@@ -124,23 +86,33 @@ struct Fetch {
     from: VecDeque<NodeId>,
     /// The nodes that did not send it.
     tried: Vec<NodeId>,
-    pieces: Option<Pieces>,
-    /// The size and the hash of the whole version, from the first piece.
-    whole: Option<(u64, Option<Digest>)>,
-    /// Whether the current node has confirmed them.
-    is_confirmed: bool,
     /// The local error that prevents its reception, if any.
     failed: Option<String>,
-    /// The numbers of the outstanding pieces.
-    asked: Vec<u64>,
-    /// The next piece to request.
-    next: u64,
-    /// The time of the last request or arrival.
-    moved_ms: u64,
+    /// The time of the last request to the first node, or of its reply that it prepares the version.
+    asked_ms: Option<u64>,
     repeats: u32,
+    transfer: Option<Transfer>,
     calls: Vec<CallId>,
     /// Whether it was also requested without a call (`add_alone`).
     is_alone: bool,
+}
+
+/// The transfer of an object that contains a version. Dropping this stops the transfer.
+#[derive(Debug)]
+struct Transfer {
+    name: ObjectName,
+    /// The last node that has replied with this name.
+    offered_by: NodeId,
+    _stop: oneshot::Sender<()>,
+}
+
+/// The consequence of a reply.
+#[must_use]
+pub(crate) enum Next {
+    Nothing,
+    Arrived(Arrived),
+    /// The object is to be fetched, until the receiver is notified.
+    Fetch(ObjectName, oneshot::Receiver<()>),
 }
 
 impl Fetches {
@@ -164,14 +136,10 @@ impl Fetches {
             mark,
             from: VecDeque::new(),
             tried: Vec::new(),
-            pieces: None,
-            whole: None,
-            is_confirmed: false,
             failed: None,
-            asked: Vec::new(),
-            next: 0,
-            moved_ms: 0,
+            asked_ms: None,
             repeats: 0,
+            transfer: None,
             calls: Vec::new(),
             is_alone: false,
         });
@@ -193,19 +161,17 @@ impl Fetches {
 
     /// Returns the requests to send now; and the versions that could not be fetched, with the calls that waited
     /// for them.
-    pub(crate) fn asks(&mut self, now_ms: u64) -> (Vec<(NodeId, Ask)>, Vec<GivenUp>) {
+    pub(crate) fn asks(&mut self, now_ms: u64) -> (Vec<(NodeId, VersionId)>, Vec<GivenUp>) {
         let (mut asks, mut given_up) = (Vec::new(), Vec::new());
         for (version, fetch) in self.under_way.iter_mut().take(FETCHES_MAX) {
-            if !fetch.asked.is_empty() && now_ms >= fetch.moved_ms + REPEAT_MS {
-                fetch.repeat();
+            let is_due = fetch.failed.is_none() && fetch.is_request_due(now_ms);
+            if is_due {
+                fetch.request(now_ms);
             }
-            let Some(peer) = fetch.from.front().copied().filter(|_| fetch.failed.is_none()) else {
-                given_up.push(*version);
-                continue;
-            };
-            for piece in fetch.pieces_to_ask() {
-                fetch.moved_ms = now_ms;
-                asks.push((peer, Ask { version: *version, piece }));
+            match fetch.from.front().filter(|_| fetch.failed.is_none()) {
+                Some(peer) if is_due => asks.push((*peer, *version)),
+                Some(_) => {}
+                None => given_up.push(*version),
             }
         }
         let given_up = given_up.into_iter().map(|version| self.give_up(version)).collect();
@@ -231,31 +197,71 @@ impl Fetches {
         GivenUp { version, calls: given_up, tried, reason }
     }
 
-    /// Receives a piece. Returns the version if it is complete.
-    pub(crate) fn on_piece(&mut self, piece: Piece, now_ms: u64) -> Option<Arrived> {
-        let Piece { ask: Ask { version, piece: number }, total, digest, bytes } = piece;
-        let fetch = self.under_way.get_mut(&version)?;
-        let position = fetch.asked.iter().position(|asked| *asked == number)?;
-        let is_size = bytes.len() as u64 == size_of_piece(number, total);
-        if !is_size || total > VERSION_BYTES_MAX || !fetch.confirm(total, digest) {
-            // The sender has a different version.
-            fetch.turn_away();
-            return None;
+    /// Returns the nodes from which a version can be fetched.
+    pub(crate) fn owners(&self, version: VersionId) -> Vec<NodeId> {
+        self.under_way.get(&version).map_or_else(Vec::new, |fetch| fetch.from.iter().copied().collect())
+    }
+
+    /// Handles the reply of a node to a request.
+    pub(crate) fn on_answer(
+        &mut self,
+        from: NodeId,
+        version: VersionId,
+        answer: Answer,
+        now_ms: u64,
+    ) -> Next {
+        let fetch = self.under_way.get_mut(&version).filter(|fetch| fetch.from.front() == Some(&from));
+        let Some(fetch) = fetch else { return Next::Nothing };
+        match answer {
+            Answer::Here(content) => {
+                let bytes = content.len() as u64;
+                return self.complete(version, Value::from_encoded(content), bytes);
+            }
+            Answer::Object(name) => {
+                fetch.repeats = 0;
+                match &mut fetch.transfer {
+                    Some(transfer) if transfer.name == name => transfer.offered_by = from,
+                    transfer => {
+                        let (stop, stopped) = oneshot::channel();
+                        *transfer = Some(Transfer { name, offered_by: from, _stop: stop });
+                        return Next::Fetch(name, stopped);
+                    }
+                }
+            }
+            Answer::Absent => fetch.turn_away(),
+            // It is asked again after the usual time.
+            Answer::Prepares => (fetch.asked_ms, fetch.repeats) = (Some(now_ms), 0),
         }
-        fetch.asked.swap_remove(position);
-        (fetch.moved_ms, fetch.repeats) = (now_ms, 0);
-        if let Err(error) = fetch.put(number, bytes) {
-            fetch.failed = Some(error.to_string());
-            return None;
+        Next::Nothing
+    }
+
+    /// Handles the end of a transfer.
+    pub(crate) fn on_fetched(
+        &mut self,
+        version: VersionId,
+        name: ObjectName,
+        fetched: Result<Value, FetchError>,
+    ) -> Next {
+        let Some(fetch) = self.under_way.get_mut(&version) else { return Next::Nothing };
+        let Some(transfer) = fetch.transfer.take_if(|transfer| transfer.name == name) else {
+            return Next::Nothing;
+        };
+        match fetched {
+            Ok(value) => return self.complete(version, value, name.bytes()),
+            Err(FetchError::Sink(error)) => fetch.failed = Some(error.to_string()),
+            // The node serves others, and is asked again.
+            Err(FetchError::Busy) => {}
+            Err(_) if fetch.from.front() == Some(&transfer.offered_by) => fetch.turn_away(),
+            // The next node was asked, but has not replied yet.
+            Err(_) => {}
         }
-        let pieces = fetch.pieces.as_ref().map_or(0, Pieces::count);
-        if pieces < pieces_of(total) {
-            return None;
-        }
-        let mut fetch = self.under_way.remove(&version)?;
-        let value = fetch.pieces.take()?.whole(total, digest);
+        Next::Nothing
+    }
+
+    fn complete(&mut self, version: VersionId, value: Value, bytes: u64) -> Next {
+        let Some(fetch) = self.under_way.remove(&version) else { return Next::Nothing };
         let mark = fetch.mark;
-        Some(Arrived { version, mark, value, bytes: total, awaited: self.end_fetch(version, fetch) })
+        Next::Arrived(Arrived { version, mark, value, bytes, awaited: self.end_fetch(version, fetch) })
     }
 
     /// Records that a version came with an assignment, and returns the calls that waited for it. The nodes that were
@@ -279,25 +285,6 @@ impl Fetches {
         Awaited { is_taken, is_alone, ready }
     }
 
-    /// Handles a reply that the node does not have the version.
-    pub(crate) fn on_absent(&mut self, from: NodeId, version: VersionId) {
-        if let Some(fetch) = self.under_way.get_mut(&version)
-            && fetch.from.front() == Some(&from)
-        {
-            fetch.turn_away();
-        }
-    }
-
-    /// Handles a reply that the node has the version, but is still preparing it.
-    pub(crate) fn on_preparing(&mut self, from: NodeId, version: VersionId, now_ms: u64) {
-        if let Some(fetch) = self.under_way.get_mut(&version)
-            && fetch.from.front() == Some(&from)
-        {
-            // It is asked again after the usual time.
-            (fetch.moved_ms, fetch.repeats) = (now_ms, 0);
-        }
-    }
-
     pub(crate) fn on_lost(&mut self, peer: NodeId) {
         for fetch in self.under_way.values_mut() {
             if fetch.from.front() == Some(&peer) {
@@ -309,71 +296,26 @@ impl Fetches {
 }
 
 impl Fetch {
-    /// Requests all outstanding pieces again.
-    fn repeat(&mut self) {
-        self.repeats += 1;
-        if self.repeats > REPEATS_MAX {
-            self.turn_away();
-        }
-        self.next = 0;
-        self.asked.clear();
+    /// Returns whether the first node is to be asked now: not while the object that it offers is being fetched.
+    fn is_request_due(&self, now_ms: u64) -> bool {
+        let is_offered =
+            self.transfer.as_ref().is_some_and(|transfer| self.from.front() == Some(&transfer.offered_by));
+        !is_offered && self.asked_ms.is_none_or(|asked_ms| now_ms >= asked_ms + REPEAT_MS)
     }
 
-    /// Switches to the next node. The pieces are kept if that node confirms the size and the hash.
+    /// Records a request to the first node, and switches to the next node if the first one does not reply.
+    fn request(&mut self, now_ms: u64) {
+        match self.asked_ms {
+            Some(_) if self.repeats == REPEATS_MAX => self.turn_away(),
+            Some(_) => self.repeats += 1,
+            None => {}
+        }
+        self.asked_ms = Some(now_ms);
+    }
+
+    /// Switches to the next node. A transfer continues: other nodes may offer the same object.
     fn turn_away(&mut self) {
         self.tried.extend(self.from.pop_front());
-        self.repeats = 0;
-        self.next = 0;
-        self.asked.clear();
-        self.is_confirmed = false;
+        (self.asked_ms, self.repeats) = (None, 0);
     }
-
-    /// Handles the size and hash sent by a node. Returns whether they match the node's earlier ones.
-    fn confirm(&mut self, total: u64, digest: Option<Digest>) -> bool {
-        let is_same = self.whole == Some((total, digest));
-        if self.is_confirmed {
-            return is_same;
-        }
-        if !is_same || digest.is_none() {
-            // Without a hash, pieces of two nodes may be of different values.
-            self.pieces = None;
-            self.next = 0;
-            self.whole = Some((total, digest));
-        }
-        self.is_confirmed = true;
-        true
-    }
-
-    fn put(&mut self, number: u64, bytes: Vec<u8>) -> io::Result<()> {
-        if self.pieces.is_none() {
-            let is_large = matches!(self.whole, Some((_, Some(_))));
-            self.pieces = Some(Pieces::new(is_large)?);
-        }
-        self.pieces.as_mut().map_or(Ok(()), |pieces| pieces.put(number, bytes))
-    }
-
-    fn pieces_to_ask(&mut self) -> Vec<u64> {
-        // The first reply of a node contains the size and the hash, which show whether the pieces of the previous
-        // node can be kept.
-        let end = self.whole.map_or(1, |(total, _)| pieces_of(total));
-        let most = if self.is_confirmed { PIECES_UNDER_WAY_MAX } else { 1 };
-        let mut pieces = Vec::new();
-        while self.next < end && self.asked.len() < most {
-            if !self.pieces.as_ref().is_some_and(|pieces| pieces.has(self.next)) {
-                self.asked.push(self.next);
-                pieces.push(self.next);
-            }
-            self.next += 1;
-        }
-        pieces
-    }
-}
-
-/// Returns the number of pieces of a version; an empty one has one.
-pub(super) fn pieces_of(total: u64) -> u64 {
-    total.div_ceil(PIECE_BYTES).max(1)
-}
-
-pub(super) fn size_of_piece(number: u64, total: u64) -> u64 {
-    total.saturating_sub(number.saturating_mul(PIECE_BYTES)).min(PIECE_BYTES)
 }

@@ -1,18 +1,23 @@
 //! Tests of fetching versions, and of the end of a fetch.
 
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::{
+    io,
+    sync::{Arc, Mutex, PoisonError, Weak},
+};
 
-use taskwork::NodeId;
+use taskwork::{
+    NodeId,
+    companion::{FetchError, ObjectName},
+};
+use tokio::sync::oneshot::{Receiver, error::TryRecvError};
 
 use super::{
-    Executor, News, Report, Store,
-    fetches::{Ask, Fetches, Missing, PIECE_BYTES, PIECE_BYTES_MAX, Piece, pieces_of, size_of_piece},
+    Answer, Executor, News, Report, Store,
+    fetches::{Fetches, Missing, Next},
 };
 use crate::{
     core::{Assignment, Manner, Mark, Work},
-    encoding::encode,
     ids::{Argument, CallId, VersionId},
-    spilled::{Digest, digest},
     task::NOT_RUN,
     value::Value,
 };
@@ -23,12 +28,37 @@ fn peer(number: u64) -> NodeId {
     NodeId(number)
 }
 
-/// Returns a version of several pieces: the value, its content, and its hash.
-fn large() -> (Value, Vec<u64>, Digest) {
-    let list: Vec<u64> = (0..300_000).map(|number| number << 40).collect();
-    let encoded = encode(&list).expect("it can be");
-    let digest = digest([Ok(encoded.clone())]).expect("it can be read");
-    (Value::from_encoded(encoded), list, digest)
+/// Returns the name of an object of one byte.
+fn object(number: u8) -> ObjectName {
+    ObjectName::new([number; 32], 1)
+}
+
+/// Replies that a node offers the version as an object. Returns the receiver of the end of the transfer, if one starts.
+fn offer(fetches: &mut Fetches, from: u64, object: ObjectName, now_ms: u64) -> Option<Receiver<()>> {
+    match fetches.on_answer(peer(from), VERSION, Answer::Object(object), now_ms) {
+        Next::Fetch(name, stopped) => {
+            assert_eq!(name, object);
+            Some(stopped)
+        }
+        Next::Nothing => None,
+        Next::Arrived(_) => panic!("it has not arrived"),
+    }
+}
+
+/// Fails the transfer of an object.
+fn fail(fetches: &mut Fetches, object: ObjectName, error: FetchError) {
+    assert!(matches!(fetches.on_fetched(VERSION, object, Err(error)), Next::Nothing));
+}
+
+/// Returns the numbers of the nodes that are asked.
+fn asked(fetches: &mut Fetches, now_ms: u64) -> Vec<u64> {
+    let (asks, given_up) = fetches.asks(now_ms);
+    assert!(given_up.is_empty() && asks.iter().all(|(_, version)| *version == VERSION));
+    asks.into_iter().map(|(peer, _)| peer.0).collect()
+}
+
+fn is_running(stopped: &mut Receiver<()>) -> bool {
+    stopped.try_recv() == Err(TryRecvError::Empty)
 }
 
 fn fetches(from: &[u64]) -> Fetches {
@@ -39,60 +69,96 @@ fn fetches(from: &[u64]) -> Fetches {
 }
 
 #[test]
-fn fetch_after_loss_of_node_continues_at_next_node() {
-    let (value, list, digest) = large();
+fn transfer_continues_at_next_node_with_the_same_object() {
     let mut fetches = fetches(&[1, 2]);
-    let answer = |fetches: &mut Fetches, asks: Vec<(NodeId, Ask)>, now_ms| {
-        let mut pieces =
-            asks.into_iter().map(|(_, ask)| Piece::of(ask, &value, Some(digest)).expect("it is there"));
-        pieces.find_map(|piece| fetches.on_piece(piece, now_ms))
-    };
-    let (first, _) = fetches.asks(0);
-    assert_eq!(first.len(), 1);
-    assert!(answer(&mut fetches, first, 0).is_none());
-    let (some, _) = fetches.asks(0);
-    let asked = some.len();
-    assert!(answer(&mut fetches, some, 0).is_none());
-    let (lost, _) = fetches.asks(0);
-    assert!(!lost.is_empty());
+    assert_eq!(asked(&mut fetches, 0), [1]);
+    let mut stopped = offer(&mut fetches, 1, object(7), 0).expect("a transfer starts");
+    assert_eq!(fetches.owners(VERSION), [peer(1), peer(2)]);
+    assert!(asked(&mut fetches, 10_000).is_empty(), "it is being fetched");
     fetches.on_lost(peer(1));
-    // The first lost piece is requested only from the next node, to find out whether it has the same version.
-    let (next, _) = fetches.asks(1);
-    assert_eq!(
-        next.iter().map(|(peer, ask)| (*peer, ask.piece)).collect::<Vec<_>>(),
-        [(peer(2), asked as u64 + 1)]
-    );
-    assert!(answer(&mut fetches, next, 1).is_none());
-    let arrived = (2..).find_map(|now| {
-        let (asks, given_up) = fetches.asks(now);
-        assert!(!asks.is_empty() && given_up.is_empty());
-        answer(&mut fetches, asks, now)
-    });
-    let arrived = arrived.expect("all pieces were answered");
-    assert!(arrived.value.is_only_spilled());
-    assert_eq!(*arrived.value.read::<Vec<u64>>().expect("it is whole"), list);
+    assert_eq!(fetches.owners(VERSION), [peer(2)]);
+    assert_eq!(asked(&mut fetches, 10_001), [2], "it may not offer the object yet");
+    assert!(offer(&mut fetches, 2, object(7), 10_001).is_none(), "it is being fetched");
+    assert!(asked(&mut fetches, 20_000).is_empty() && is_running(&mut stopped));
+    let fetched = fetches.on_fetched(VERSION, object(7), Ok(Value::from_encoded(vec![5])));
+    let Next::Arrived(arrived) = fetched else { panic!("it is complete") };
+    assert_eq!((arrived.bytes, arrived.awaited.is_alone), (1, true));
+    assert_eq!(arrived.value.own::<u8>().expect("it is one"), 5);
 }
 
 #[test]
-fn fetch_restarts_when_next_node_has_another_hash() {
-    let (value, list, digest) = large();
+fn transfer_restarts_when_next_node_has_another_object() {
     let mut fetches = fetches(&[1, 2]);
-    let (first, _) = fetches.asks(0);
-    let other = [7; 32];
-    assert!(fetches.on_piece(Piece::of(first[0].1, &value, Some(other)).expect("it is there"), 0).is_none());
+    assert_eq!(asked(&mut fetches, 0), [1]);
+    let mut first = offer(&mut fetches, 1, object(7), 0).expect("a transfer starts");
     fetches.on_lost(peer(1));
-    let mut asked = Vec::new();
-    let arrived = (1..).find_map(|now| {
-        let (asks, _) = fetches.asks(now);
-        assert!(!asks.is_empty());
-        asked.extend(asks.iter().map(|(_, ask)| ask.piece));
-        let mut pieces =
-            asks.into_iter().map(|(_, ask)| Piece::of(ask, &value, Some(digest)).expect("it is there"));
-        pieces.find_map(|piece| fetches.on_piece(piece, now))
-    });
-    assert!(asked.contains(&0));
-    let arrived = arrived.expect("all pieces were answered");
-    assert_eq!(*arrived.value.read::<Vec<u64>>().expect("it is whole"), list);
+    assert_eq!(asked(&mut fetches, 1), [2]);
+    let mut second = offer(&mut fetches, 2, object(8), 1).expect("another transfer starts");
+    assert!(!is_running(&mut first) && is_running(&mut second));
+    let late = fetches.on_fetched(VERSION, object(7), Ok(Value::from_encoded(vec![5])));
+    assert!(matches!(late, Next::Nothing), "it was stopped");
+    assert!(is_running(&mut second));
+}
+
+#[test]
+fn failed_transfer_restarts_at_next_node_until_none_is_left() {
+    let mut fetches = fetches(&[1, 2]);
+    assert_eq!(asked(&mut fetches, 0), [1]);
+    offer(&mut fetches, 1, object(7), 0).expect("a transfer starts");
+    fail(&mut fetches, object(7), FetchError::Unknown);
+    assert_eq!(asked(&mut fetches, 1), [2]);
+    offer(&mut fetches, 2, object(7), 1).expect("another transfer starts");
+    fail(&mut fetches, object(7), FetchError::Garbled);
+    let (asks, given_up) = fetches.asks(2);
+    assert!(asks.is_empty());
+    assert!(matches!(&given_up[..], [given_up] if given_up.tried == [peer(1), peer(2)]));
+    assert!(fetches.owners(VERSION).is_empty());
+}
+
+#[test]
+fn transfer_failed_by_a_lost_node_does_not_exclude_the_next_one() {
+    let mut fetches = fetches(&[1, 2]);
+    assert_eq!(asked(&mut fetches, 0), [1]);
+    offer(&mut fetches, 1, object(7), 0).expect("a transfer starts");
+    fetches.on_lost(peer(1));
+    assert_eq!(asked(&mut fetches, 1), [2]);
+    fail(&mut fetches, object(7), FetchError::Unknown);
+    assert_eq!(fetches.owners(VERSION), [peer(2)], "it has not replied yet");
+    offer(&mut fetches, 2, object(7), 2).expect("another transfer starts");
+}
+
+#[test]
+fn busy_node_is_asked_again() {
+    let mut fetches = fetches(&[1]);
+    for round in 0..20 {
+        assert_eq!(asked(&mut fetches, round * 500), [1]);
+        offer(&mut fetches, 1, object(7), round * 500).expect("a transfer starts");
+        fail(&mut fetches, object(7), FetchError::Busy);
+    }
+}
+
+#[test]
+fn fetch_fails_with_the_local_error() {
+    let mut fetches = fetches(&[1, 2]);
+    assert_eq!(asked(&mut fetches, 0), [1]);
+    offer(&mut fetches, 1, object(7), 0).expect("a transfer starts");
+    fail(&mut fetches, object(7), FetchError::Sink(io::Error::other("the disk is full")));
+    let (asks, given_up) = fetches.asks(1);
+    let [given_up] = &given_up[..] else { panic!("the fetch has failed") };
+    assert!(asks.is_empty());
+    assert_eq!(given_up.tried, [peer(1), peer(2)]);
+    assert_eq!(given_up.reason.as_deref(), Some("the disk is full"));
+}
+
+#[test]
+fn transfer_of_version_that_came_otherwise_is_stopped() {
+    let mut fetches = fetches(&[1]);
+    assert_eq!(asked(&mut fetches, 0), [1]);
+    let mut stopped = offer(&mut fetches, 1, object(7), 0).expect("a transfer starts");
+    assert!(fetches.on_arrived(VERSION).is_some());
+    assert!(!is_running(&mut stopped));
+    let late = fetches.on_fetched(VERSION, object(7), Ok(Value::from_encoded(vec![5])));
+    assert!(matches!(late, Next::Nothing));
 }
 
 #[test]
@@ -101,22 +167,12 @@ fn preparing_node_is_waited_for_and_silent_node_is_not() {
     for round in 0..100 {
         let (asks, given_up) = fetches.asks(round * 500);
         assert_eq!((asks.len(), given_up.len()), (1, 0));
-        fetches.on_preparing(peer(1), VERSION, round * 500);
+        let next = fetches.on_answer(peer(1), VERSION, Answer::Prepares, round * 500);
+        assert!(matches!(next, Next::Nothing));
     }
     // A node that does not reply is not waited for.
     let last = (100..200).find(|round| !fetches.asks(round * 500).1.is_empty());
     assert!(last.is_some());
-}
-
-#[test]
-fn version_above_4_gib_has_all_pieces() {
-    let total = (5 << 30) + 1;
-    assert_eq!(pieces_of(total), 5 * 4_096 + 1);
-    assert_eq!(size_of_piece(5 * 4_096 - 1, total), PIECE_BYTES);
-    assert_eq!(size_of_piece(5 * 4_096, total), 1);
-    assert_eq!(size_of_piece(5 * 4_096 + 1, total), 0);
-    let beyond = Piece::of(Ask { version: VERSION, piece: u64::MAX }, &large().0, None).expect("it is there");
-    assert!(beyond.bytes.is_empty() && PIECE_BYTES_MAX as u64 == PIECE_BYTES);
 }
 
 /// Records the reports of a node.
@@ -156,7 +212,7 @@ fn waiting(in_place: bool) -> (Arc<Executor>, Arc<Told>, u64) {
     let report: Weak<Told> = Arc::downgrade(&told);
     let epoch = executor.begin(report).epoch;
     executor.assign(epoch, reader(10, in_place), vec![missing(None)]);
-    assert_eq!(executor.asks(0), [(peer(1), Ask { version: VERSION, piece: 0 })]);
+    assert_eq!(executor.asks(0), [(peer(1), VERSION)]);
     (executor, told, epoch)
 }
 
@@ -221,9 +277,7 @@ fn output_of_local_call_does_not_complete_fetch() {
     let _begins = executor.start_call(epoch, VERSION.call, Mark::default());
     assert!(executor.keep_own(VERSION, Value::from_encoded(vec![5]), Mark::default(), 1));
     assert!(executor.asks(1).is_empty() && ready(&executor).is_empty());
-    let value = Value::from_encoded(vec![6]);
-    let piece = Piece::of(Ask { version: VERSION, piece: 0 }, &value, None).expect("it is there");
-    executor.on_piece(piece, 2);
+    executor.on_answer(peer(1), VERSION, Answer::Here(vec![6]), 2);
     assert_eq!(ready(&executor), [10]);
     assert_eq!((executor.small(VERSION), told.told()), (Some(vec![6]), vec!["version 3 is here".to_owned()]));
 }

@@ -17,8 +17,8 @@ mod messages;
 mod nesting;
 mod once;
 mod outcome;
-mod pieces;
 mod queue;
+mod receiving;
 mod reporting;
 mod room;
 mod running_call;
@@ -35,8 +35,8 @@ pub(crate) use self::{
     answers::Answer,
     attempt::run_here,
     deadline::exceeded,
-    executor::{Executor, Inventory},
-    fetches::{Ask, Missing, Piece},
+    executor::{Executor, Inventory, Network},
+    fetches::Missing,
     messages::{Coded, News, Order, Report},
     nesting::{Nesting, Running, end},
     queue::{Crew, Queue},

@@ -3,6 +3,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustc_hash::FxHashMap;
+use taskwork::companion::{ObjectName, Offer};
 
 use super::{
     ledger::{Arrival, Ledger, Relief, Use},
@@ -34,6 +35,8 @@ struct Entry {
     mark: Mark,
     /// The size in bytes, 0 if sizes are not needed.
     bytes: u64,
+    /// Offers it to other nodes, once one of them has requested it.
+    offer: Option<Offer>,
 }
 
 /// The inputs of a call, in the order of its arguments.
@@ -83,7 +86,7 @@ impl Store {
             let is_in_memory = !value.is_only_spilled();
             ledger.put(version, Arrival { bytes: counted, is_in_memory, is_copy });
         }
-        let before = versions.insert(version, Entry { value, mark, bytes });
+        let before = versions.insert(version, Entry { value, mark, bytes, offer: None });
         drop(versions);
         // Dropping it may be slow.
         drop(before);
@@ -115,6 +118,15 @@ impl Store {
     /// Returns a version without loading it from its file.
     pub(crate) fn get(&self, version: VersionId) -> Option<Value> {
         self.lock().get(&version).map(|entry| entry.value.apart())
+    }
+
+    /// Offers a version to other nodes under this name as long as it is here, unless it is offered already.
+    pub(super) fn offer(&self, version: VersionId, name: ObjectName, offer: impl FnOnce() -> Offer) {
+        if let Some(entry) = self.lock().get_mut(&version)
+            && entry.offer.as_ref().is_none_or(|offer| offer.name() != name)
+        {
+            entry.offer = Some(offer());
+        }
     }
 
     /// Records that the encoded form of a version, made for another node, is kept, too.

@@ -7,12 +7,13 @@ use std::{
 };
 
 use serde::{Serialize, de::DeserializeOwned};
+use taskwork::companion::{ObjectHasher, ObjectName};
 
 use crate::{
     encoding::{Hashing, decode, encode, fingerprint, size},
     failure::Failed,
     file::File,
-    spilled::{self, Digest, Spilled, Spilling},
+    spilled::{Spilled, Spilling},
 };
 
 /// The number of bytes that are read at a time from an encoded file.
@@ -41,8 +42,8 @@ struct Content {
     value: OnceLock<Typed>,
     /// Present if there is no value. A [`File`] has its content on the disk, so it is not kept in encoded form, too.
     encoded: Mutex<Option<Encoded>>,
-    /// The hash of the encoding, once it was requested.
-    digest: OnceLock<Digest>,
+    /// The name of a [`File`] as an object, once it was requested.
+    file_name: OnceLock<ObjectName>,
 }
 
 impl Content {
@@ -53,32 +54,63 @@ impl Content {
 
 #[derive(Clone)]
 enum Encoded {
-    Here(Arc<[u8]>),
+    Here(Arc<InMemory>),
     Spilled(Spilled),
 }
 
+/// An encoding in memory.
+struct InMemory {
+    bytes: Vec<u8>,
+    /// Its name as an object, once it was requested. Another encoding of the same value may differ.
+    name: OnceLock<ObjectName>,
+}
+
 impl Encoded {
+    fn here(bytes: Vec<u8>) -> Self {
+        Self::Here(Arc::new(InMemory { bytes, name: OnceLock::new() }))
+    }
+
+    /// Returns its name as an object, if it is known.
+    fn known_name(&self) -> Option<ObjectName> {
+        match self {
+            Self::Here(here) => here.name.get().copied(),
+            Self::Spilled(spilled) => Some(spilled.name()),
+        }
+    }
+
+    fn name(&self) -> ObjectName {
+        match self {
+            Self::Here(here) => *here.name.get_or_init(|| {
+                let mut hasher = ObjectHasher::new();
+                hasher.add(&here.bytes);
+                hasher.name()
+            }),
+            Self::Spilled(spilled) => spilled.name(),
+        }
+    }
+
     fn decode<T: Datum>(&self) -> Result<T, Failed> {
         match self {
             // If a file cannot be written here, this may succeed on another node.
-            Self::Here(bytes) if TypeId::of::<T>() == TypeId::of::<File>() => {
-                decode(bytes).map_err(Failed::in_trouble)
+            Self::Here(here) if TypeId::of::<T>() == TypeId::of::<File>() => {
+                decode(&here.bytes).map_err(Failed::in_trouble)
             }
-            Self::Here(bytes) => decode(bytes),
+            Self::Here(here) => decode(&here.bytes),
             Self::Spilled(spilled) => spilled.decode(),
         }
     }
 
     fn bytes(&self) -> u64 {
         match self {
-            Self::Here(bytes) => bytes.len() as u64,
+            Self::Here(here) => here.bytes.len() as u64,
             Self::Spilled(spilled) => spilled.bytes(),
         }
     }
 
     fn part(&self, from: u64, bytes_max: usize) -> Result<Vec<u8>, Failed> {
         match self {
-            Self::Here(bytes) => {
+            Self::Here(here) => {
+                let bytes = &here.bytes;
                 let from = usize::try_from(from).unwrap_or(usize::MAX).min(bytes.len());
                 let to = from.saturating_add(bytes_max).min(bytes.len());
                 Ok(bytes[from..to].to_vec())
@@ -127,7 +159,12 @@ impl Value {
     }
 
     pub(crate) fn from_encoded(bytes: Vec<u8>) -> Self {
-        Self::of(Encoded::Here(bytes.into()))
+        Self::of(Encoded::here(bytes))
+    }
+
+    /// Creates a value from an encoding with this name.
+    pub(crate) fn from_object(bytes: Vec<u8>, name: ObjectName) -> Self {
+        Self::of(Encoded::Here(Arc::new(InMemory { bytes, name: OnceLock::from(name) })))
     }
 
     pub(crate) fn from_spilled(spilled: Spilled) -> Self {
@@ -215,7 +252,7 @@ impl Value {
             return Ok(encoded);
         }
         let Typed { value, kind } = self.0.value.get().expect("what is not encoded is a value");
-        let encoded = Encoded::Here((kind.encode)(&**value)?.into());
+        let encoded = Encoded::here((kind.encode)(&**value)?);
         Ok(self.0.encoded().get_or_insert(encoded).clone())
     }
 
@@ -227,7 +264,7 @@ impl Value {
         }
         let mut spilling = Spilling::new().map_err(Failed::of_node)?;
         match (encoded, self.0.value.get()) {
-            (Some(Encoded::Here(bytes)), _) => spilling.add(&bytes).map_err(Failed::of_node)?,
+            (Some(Encoded::Here(here)), _) => spilling.add(&here.bytes).map_err(Failed::of_node)?,
             (_, Some(Typed { value, kind })) => (kind.spill)(&**value, &mut spilling)?,
             (_, None) => unreachable!("what is not encoded is a value"),
         }
@@ -274,27 +311,32 @@ impl Value {
         drop(before);
     }
 
-    /// Returns the hash of the encoding, if it is known.
-    pub(crate) fn known_digest(&self) -> Option<Digest> {
+    /// Returns the name of the encoding as an object, if it is known.
+    pub(crate) fn known_name(&self) -> Option<ObjectName> {
         match &*self.0.encoded() {
-            Some(Encoded::Spilled(spilled)) => Some(spilled.digest()),
-            _ => self.0.digest.get().copied(),
+            Some(encoded) => encoded.known_name(),
+            None => self.0.file_name.get().copied(),
         }
     }
 
-    /// Computes the hash of the encoding, which is slow: for that the encoding is written to a file.
-    pub(crate) fn find_digest(&self) -> Result<(), Failed> {
-        let digest = if self.is_file() {
-            spilled::digest(parts_of(|from| self.part(from, PART_BYTES)))?
-        } else {
-            match self.spill() {
-                Ok(spilled) => spilled.digest(),
-                // There is no room for a file, so the value is encoded in memory.
-                Err(_) => spilled::digest(parts_of(|from| self.part(from, PART_BYTES)))?,
+    /// Returns the name of the encoding as an object, which is slow if it is not known. If the encoding is `large`, it
+    /// is written to a file, unless there is no room.
+    pub(crate) fn find_name(&self, is_large: bool) -> Result<ObjectName, Failed> {
+        if let Some(name) = self.known_name() {
+            return Ok(name);
+        }
+        if !self.is_file() {
+            let spilled = if is_large { self.spill().ok() } else { None };
+            return spilled.map_or_else(|| Ok(self.encoded()?.name()), |spilled| Ok(spilled.name()));
+        }
+        let mut hasher = ObjectHasher::new();
+        loop {
+            let (_, part) = self.part(hasher.name().bytes(), PART_BYTES)?;
+            if part.is_empty() {
+                return Ok(*self.0.file_name.get_or_init(|| hasher.name()));
             }
-        };
-        let _ = self.0.digest.set(digest);
-        Ok(())
+            hasher.add(&part);
+        }
     }
 
     /// Returns the encoded size, in bytes, and the hash of the encoding.
@@ -333,18 +375,6 @@ impl Value {
             None => (typed.kind.size)(&*typed.value),
         }
     }
-}
-
-/// Returns the parts of an encoding in order.
-fn parts_of(
-    part: impl Fn(u64) -> Result<(u64, Vec<u8>), Failed>,
-) -> impl Iterator<Item = Result<Vec<u8>, Failed>> {
-    let mut from = 0;
-    std::iter::from_fn(move || {
-        let part = part(from).map(|(_, part)| part);
-        from += PART_BYTES as u64;
-        part.map(|part| Some(part).filter(|part| !part.is_empty())).transpose()
-    })
 }
 
 impl Typed {
@@ -414,7 +444,7 @@ mod tests {
             let (before, fingerprint) = (value.size(), value.fingerprint());
             let spilled = value.spill().expect("there is room");
             // A second call does not write another file.
-            assert_eq!(spilled.digest(), value.spill().expect("it is there").digest());
+            assert_eq!(spilled.name(), value.spill().expect("it is there").name());
             let other = Value::from_spilled(spilled);
             assert_eq!((other.size(), other.fingerprint()), (before, fingerprint));
             let part = other.part(7, 1_000).expect("it is there");
