@@ -181,7 +181,7 @@ impl Arriving {
         told(&self.0.path().join(NAME), "it cannot be written", error)
     }
 
-    /// Completes the file, whose content has this name.
+    /// Completes the file. Its content has this name.
     pub(crate) fn end(self, name: ObjectName) -> Spilled {
         Spilled(Arc::new(Content { folder: self.0, name }))
     }

@@ -220,7 +220,7 @@ mod tests {
         vec![7; usize::try_from(bytes).expect("it fits")]
     }
 
-    /// Returns a value whose encodings have different orders, and one of its encodings.
+    /// Returns a value with several possible encodings, and one of them.
     fn unordered() -> (HashSet<u64>, Vec<u8>) {
         let set: HashSet<u64> = (0..100_000).collect();
         let encoded = encode(&set).expect("it can be");

@@ -111,7 +111,7 @@ struct Transfer {
 pub(crate) enum Next {
     Nothing,
     Arrived(Arrived),
-    /// The object is to be fetched, until the receiver is notified.
+    /// Fetch the object, and stop when the receiver is notified.
     Fetch(ObjectName, oneshot::Receiver<()>),
 }
 
@@ -296,7 +296,7 @@ impl Fetches {
 }
 
 impl Fetch {
-    /// Returns whether the first node is to be asked now: not while the object that it offers is being fetched.
+    /// Returns whether a request to the first node is due. None is sent while the object that it offers is being fetched.
     fn is_request_due(&self, now_ms: u64) -> bool {
         let is_offered =
             self.transfer.as_ref().is_some_and(|transfer| self.from.front() == Some(&transfer.offered_by));
