@@ -167,6 +167,18 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "        let _ = version;\n        None\n",
     ),
     mutant(
+        "name an object without offering it",
+        "dataflow-framework/src/node/answers.rs",
+        "                self.offer(version, name);\n",
+        "",
+    ),
+    mutant(
+        "read each part of an object from its start",
+        "dataflow-framework/src/node/answers.rs",
+        "value.part(offset, bytes_max)",
+        "value.part(0 * offset, bytes_max)",
+    ),
+    mutant(
         "forget data that a call without room would have changed in place",
         "dataflow-framework/src/core/graph/outcomes.rs",
         "unchanged.iter().filter(|(version, _)| *version != missing)",
