@@ -73,3 +73,17 @@ fn workflow_seed_has_one_history_despite_program_threads() {
         assert_eq!(first.trace, second.trace, "seed {seed}");
     }
 }
+
+/// The number of seeds in which objects meet all faults.
+const OBJECT_SEEDS: usize = 60;
+
+#[test]
+fn large_versions_are_fetched_as_objects_and_meet_faults() {
+    let mut missing = BTreeSet::from(["answered", "ends", "the connection breaks"]);
+    let workflows = (400_000..).filter(|seed| KINDS.split(',').any(|kind| kind == campaign::kind(*seed)));
+    for seed in workflows.take(OBJECT_SEEDS) {
+        let trace = campaign::replay(seed, None, &BTreeSet::new(), false, true).trace;
+        missing.retain(|event| !trace.iter().any(|line| line.ends_with(&format!("object: {event}"))));
+    }
+    assert!(missing.is_empty(), "no such event of an object in {OBJECT_SEEDS} seeds: {missing:?}");
+}

@@ -69,7 +69,7 @@ enum Step {
     Group { on: Vec<usize> },
 }
 
-/// The maximum size of a value, in bytes: several pieces.
+/// The maximum size of a value, in bytes: more than a message takes.
 const BYTES_MAX: usize = 600 << 10;
 
 impl Recipe {

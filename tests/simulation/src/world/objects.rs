@@ -80,6 +80,7 @@ impl State {
         let machines = (self.machines.of(from), self.machines.of(to));
         let (Some(sender), Some(receiver)) = machines else { return };
         if self.machines.is_dead(receiver) || self.machines.is_dead(sender) || self.inbox(to).is_none() {
+            self.note(format_args!("{from} > {to} object: a node is lost"));
             return self.after(IDLE_MS - waited_ms, move |_| drop(part));
         }
         if !self.is_cut(sender, receiver) {
