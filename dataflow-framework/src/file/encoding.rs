@@ -1,4 +1,5 @@
-//! The encoding of files for transfer to other nodes: the name, the executable flag, and the content in chunks.
+//! The encoding of files for transfer to other nodes: the name, the executable flag, and the content in chunks. A file that
+//! every node has is encoded as its path, without content.
 //!
 //! A file is read and written chunk by chunk, so that its content is in memory only in encoded form. Any part of the
 //! encoding can be computed without the rest: parts are sent straight from the disk.
@@ -15,7 +16,7 @@ use serde::{
     ser::{Error as _, SerializeSeq as _, SerializeTuple as _},
 };
 
-use super::{File, is_executable};
+use super::{File, Stamp, is_executable};
 use crate::{encoding::encode, failure::Failed};
 
 /// The size of a chunk, in bytes; the last one of a file is smaller.
@@ -28,20 +29,26 @@ struct Header<S> {
     is_executable: bool,
     /// The size of the content, in bytes.
     bytes: u64,
+    /// The path and the stamp of a file that every node has.
+    everywhere: Option<(S, Stamp)>,
 }
 
 impl File {
-    /// Opens the file for encoding.
-    fn opened(&self) -> io::Result<(fs::File, Header<&str>)> {
+    /// Opens the file for encoding. A file that every node has is not accessed, and has no content.
+    fn opened(&self) -> io::Result<(Option<fs::File>, Header<&str>)> {
+        if let (true, Some(path), Some(stamp)) = (self.is_everywhere(), self.path.to_str(), self.stamp()) {
+            let everywhere = Some((path, stamp));
+            return Ok((None, Header { name: self.name(), is_executable: false, bytes: 0, everywhere }));
+        }
         let file = fs::File::open(&self.path).map_err(|error| self.cannot("read", &error))?;
         let metadata = file.metadata().map_err(|error| self.cannot("read", &error))?;
-        let header =
-            Header { name: self.name(), is_executable: is_executable(&metadata), bytes: metadata.len() };
-        Ok((file, header))
+        self.refuse_changes(&metadata)?;
+        let (is_executable, bytes) = (is_executable(&metadata), metadata.len());
+        Ok((Some(file), Header { name: self.name(), is_executable, bytes, everywhere: None }))
     }
 
-    /// Checks that the file can be read.
-    pub(crate) fn check(&self) -> io::Result<()> {
+    /// Checks that it can be read and, as a version, has not changed.
+    pub(super) fn check_content(&self) -> io::Result<()> {
         self.opened().map(drop)
     }
 
@@ -63,7 +70,10 @@ impl File {
         part.skip -= skipped * layout.chunk();
         let mut chunk = vec![0; CHUNK_BYTES];
         let mut position = skipped.saturating_mul(CHUNK_BYTES as u64);
-        while position < layout.bytes && !part.is_full() {
+        while let Some(file) = &file
+            && position < layout.bytes
+            && !part.is_full()
+        {
             let length = length(layout.bytes - position);
             let chunk = &mut chunk[..length];
             file.read_exact_at(chunk, position)
@@ -147,7 +157,7 @@ impl Serialize for File {
 /// The content of a file.
 struct Chunks<'a> {
     file: &'a File,
-    content: fs::File,
+    content: Option<fs::File>,
     bytes: u64,
 }
 
@@ -157,10 +167,12 @@ impl Serialize for Chunks<'_> {
         let mut all = serializer.serialize_seq(Some(chunks))?;
         let mut chunk = vec![0; CHUNK_BYTES.min(length(self.bytes))];
         let mut left = self.bytes;
-        while left > 0 {
+        while let Some(mut content) = self.content.as_ref()
+            && left > 0
+        {
             let chunk = &mut chunk[..length(left)];
             // The file ends too early if it is truncated while it is read.
-            let read = (&self.content).read_exact(chunk);
+            let read = content.read_exact(chunk);
             read.map_err(|error| S::Error::custom(self.file.cannot("read", &error)))?;
             all.serialize_element(&Bytes(chunk))?;
             left -= chunk.len() as u64;
@@ -196,6 +208,12 @@ impl<'de> Visitor<'de> for FileVisitor {
     fn visit_seq<A: SeqAccess<'de>>(self, mut pair: A) -> Result<File, A::Error> {
         let header: Header<String> =
             pair.next_element()?.ok_or_else(|| A::Error::invalid_length(0, &self))?;
+        if let Some((path, stamp)) = header.everywhere {
+            pair.next_element::<Vec<()>>()?.ok_or_else(|| A::Error::invalid_length(1, &self))?;
+            let file = File::reference(&path, Some(stamp)).map_err(A::Error::custom)?;
+            file.check().map_err(|failed| A::Error::custom(failed.reason))?;
+            return Ok(file);
+        }
         // The name comes from another node, so it is checked before anything is created.
         let file = File::nothing(&header.name).map_err(A::Error::custom)?;
         let content = fs::File::create_new(&file.path)
@@ -313,7 +331,7 @@ mod tests {
     fn name_outside_of_directory_is_refused() {
         let long = "n".repeat(256);
         for name in ["", ".", "..", "../escaped", "/tmp/escaped", "a/b", "a/", "zero\0", &long] {
-            let header = Header { name, is_executable: false, bytes: 0 };
+            let header = Header { name, is_executable: false, bytes: 0, everywhere: None };
             let encoded = encode(&(header, Vec::<u8>::new())).expect("it can be");
             let error = decode::<File>(&encoded).expect_err("it is no name");
             assert!(error.reason.contains("cannot be the name of a file"), "{}", error.reason);
@@ -322,7 +340,7 @@ mod tests {
 
     #[test]
     fn truncated_content_is_refused() {
-        let header = Header { name: "short", is_executable: false, bytes: 3 };
+        let header = Header { name: "short", is_executable: false, bytes: 3, everywhere: None };
         let encoded = encode(&(header, vec![vec![1_u8, 2]])).expect("it can be");
         let error = decode::<File>(&encoded).expect_err("it has two bytes");
         assert!(error.reason.contains("size of its content is wrong"), "{}", error.reason);

@@ -2,9 +2,12 @@
 
 mod encoding;
 #[cfg(test)]
+mod input_tests;
+#[cfg(test)]
 mod publish_tests;
 mod run;
 mod sandbox;
+mod stamp;
 pub(crate) mod trouble;
 #[cfg(test)]
 mod tests;
@@ -17,11 +20,13 @@ use std::{
     os::unix::fs::{MetadataExt as _, PermissionsExt as _},
     path::{Path, PathBuf},
     str::FromStr,
+    sync::OnceLock,
 };
 
 use taskwork::lowlevel::OutputFile;
 
 pub use self::run::Run;
+use self::stamp::Stamp;
 #[cfg(feature = "cli")]
 pub(crate) use self::work_dir::remove_work_dir;
 pub(crate) use self::work_dir::set_work_dir;
@@ -32,6 +37,10 @@ pub(crate) use self::work_dir::{Folder, VARIABLE as WORK_DIR_VARIABLE};
 /// Each `File` is a separate file, under its name, in a directory of its own. No other `File` has that path, so a
 /// task that takes `&mut File` may modify its file in any way, and a task that takes `&File` may pass the path to any
 /// reader. The file is removed when the `File` is dropped. [`Settings::work_dir`](crate::Settings::work_dir) sets the place of the directories.
+/// [`File::everywhere`] refers to a file outside of them.
+///
+/// A file that is data is read-only. A change of its size or of the time of its last change fails its readers; the file is
+/// then recomputed, if its call can run again.
 ///
 /// A file is handled like other data: it is sent to the nodes that need it, under another path; it is copied when a
 /// task updates it while others read the previous version; it is recomputed if it is lost. Only its name, its content
@@ -67,7 +76,10 @@ pub struct File {
     path: PathBuf,
     /// The name is UTF-8, so that it is the same on every node.
     name: String,
-    _folder: Folder,
+    /// The directory of the file; `None` if it is one that every node has.
+    folder: Option<Folder>,
+    /// The size and time that the file has to keep; none while it may be changed.
+    stamp: OnceLock<Stamp>,
 }
 
 /// The maximum length of a name, in bytes, on all usual file systems.
@@ -167,7 +179,8 @@ impl File {
     fn nothing(name: &str) -> io::Result<Self> {
         check(name)?;
         let folder = Folder::new()?;
-        Ok(Self { path: folder.path().join(name), name: name.to_owned(), _folder: folder })
+        let path = folder.path().join(name);
+        Ok(Self { path, name: name.to_owned(), folder: Some(folder), stamp: OnceLock::new() })
     }
 
     /// Returns another file of the same name and content.
@@ -175,10 +188,11 @@ impl File {
     /// # Errors
     /// If it cannot be read or written.
     pub fn copy(&self) -> io::Result<Self> {
+        self.refuse_changes(&self.metadata()?)?;
         Self::taken(&self.path, &self.name).map_err(|error| self.cannot("copied", &error))
     }
 
-    /// Returns its path, which no other `File` has. A task that takes `&File` must not write to it.
+    /// Returns its path. A task that takes `&File` must not write to it.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -262,6 +276,7 @@ impl File {
         &mut self,
         write: impl FnOnce(&mut BufWriter<fs::File>) -> io::Result<()>,
     ) -> io::Result<()> {
+        self.make_changeable()?;
         self.written(fs::File::create(&self.path), write)
     }
 
@@ -270,6 +285,7 @@ impl File {
     /// # Errors
     /// If it cannot be written; a part of the value may then be appended.
     pub fn append(&mut self, value: impl Display) -> io::Result<()> {
+        self.make_changeable()?;
         let file = fs::OpenOptions::new().append(true).open(&self.path);
         self.written(file, |to| write!(to, "{value}"))
     }
@@ -290,7 +306,10 @@ impl File {
 
     /// Sets the executable flag. The owner can always read and write the file.
     fn set_executable(&self, is_executable: bool) -> io::Result<()> {
-        let mode = if is_executable { 0o700 } else { 0o600 };
+        self.set_mode(if is_executable { 0o700 } else { 0o600 })
+    }
+
+    fn set_mode(&self, mode: u32) -> io::Result<()> {
         fs::set_permissions(&self.path, fs::Permissions::from_mode(mode))
             .map_err(|error| self.cannot("written", &error))
     }

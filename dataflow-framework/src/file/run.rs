@@ -14,7 +14,11 @@ use std::{
 use taskwork_child::{Group, read_tail, shown};
 use wait_timeout::ChildExt as _;
 
-use super::{File, check, is_single, refused, sandbox::Sandbox, trouble};
+use super::{
+    File, check, is_single, refused,
+    sandbox::{Access, Sandbox},
+    trouble,
+};
 use crate::time_left;
 
 /// The maximum part of a command that is shown, in characters.
@@ -29,8 +33,10 @@ const SAID_LATE_MAX: Duration = Duration::from_millis(100);
 
 /// A run of an external program on files, inside a task.
 ///
-/// The program runs in a new directory, which contains only copies of the files among its arguments, under their
-/// names. So it may write any file there, and programs that run at the same time do not conflict. It inherits the
+/// The program runs in a new directory, which contains only the files among its arguments, under their names. So it may
+/// create, replace and remove any file there, and programs that run at the same time do not conflict. Its arguments are
+/// read-only, and usually links, so that they cost no copy: [`arg_to_change`](Self::arg_to_change) adds one that the program
+/// writes to. A process that may write to read-only files, such as one of root, gives copies instead. The program inherits the
 /// environment of this process. Its standard input is empty unless [`stdin_from`](Self::stdin_from) sets it. Files
 /// that are not returned as a [`File`] are removed. The program is killed when the call exceeds its timeout
 /// ([`Options::timeout`](crate::Options::timeout)), or when the process that has started it exits for any reason. Its
@@ -69,7 +75,7 @@ pub struct Run<'a> {
 #[derive(Debug)]
 enum Argument<'a> {
     Word(OsString),
-    File(&'a File),
+    File(&'a File, Access),
 }
 
 impl<'a> Run<'a> {
@@ -93,15 +99,22 @@ impl<'a> Run<'a> {
         self
     }
 
-    /// Adds a file as an argument. The program finds a copy of it under its name. If several files have the same
-    /// name, all but the first are placed in separate directories.
+    /// Adds a file as an argument. The program finds it under its name, and can only read it. If several files have the
+    /// same name, all but the first are placed in separate directories.
     pub fn arg(mut self, file: &'a File) -> Self {
-        self.arguments.push(Argument::File(file));
+        self.arguments.push(Argument::File(file, Access::Read));
         self
     }
 
-    /// Adds a file that is not an argument. The program finds a copy of it at this path, relative to its directory,
-    /// such as `samples/a.txt`. A path that is not relative, or contains `..`, fails the run.
+    /// Adds a file as [`arg`](Self::arg) does, but as a copy that the program may write to. With its name,
+    /// [`file`](Self::file) returns the changed copy.
+    pub fn arg_to_change(mut self, file: &'a File) -> Self {
+        self.arguments.push(Argument::File(file, Access::Change));
+        self
+    }
+
+    /// Adds a file that is not an argument. The program finds it at this path, relative to its directory, and can only
+    /// read it, such as `samples/a.txt`. A path that is not relative, or contains `..`, fails the run.
     pub fn input(mut self, path: impl Into<String>, file: &'a File) -> Self {
         self.inputs.push((path.into(), file));
         self
@@ -163,7 +176,7 @@ impl<'a> Run<'a> {
     }
 
     /// Runs it. Without a file for its standard output, that is captured together with its standard error.
-    fn run(self, stdout: Option<fs::File>, outputs: &[&str]) -> io::Result<Ran> {
+    fn run(self, stdout: Option<fs::File>, outputs: &[&str]) -> io::Result<Ran<'a>> {
         let mut sandbox = Sandbox::new()?;
         for (path, file) in &self.inputs {
             check_path(path)?;
@@ -175,7 +188,7 @@ impl<'a> Run<'a> {
         for argument in &self.arguments {
             match argument {
                 Argument::Word(word) => command.arg(word),
-                Argument::File(file) => command.arg(sandbox.put(file)?),
+                Argument::File(file, access) => command.arg(sandbox.put(file, *access)?),
             };
         }
         let shown_command = described(&command);
@@ -204,19 +217,25 @@ impl<'a> Run<'a> {
         if !status.success() {
             return Err(io::Error::other(format!("{shown_command} has failed: {status}{}", shown(&said))));
         }
+        if let Some(file) = sandbox.changed() {
+            return Err(io::Error::other(format!(
+                "{shown_command} has changed its input `{}`, which other tasks read, too: add it by `Run::arg_to_change`",
+                file.name()
+            )));
+        }
         Ok(Ran { sandbox, command: shown_command, said })
     }
 }
 
 /// A completed run of a program.
-struct Ran {
-    sandbox: Sandbox,
+struct Ran<'a> {
+    sandbox: Sandbox<'a>,
     command: String,
     /// The end of its output.
     said: Vec<u8>,
 }
 
-impl Ran {
+impl Ran<'_> {
     /// Returns the files that it has written under these names.
     fn files(&self, names: &[&str]) -> io::Result<Vec<File>> {
         let path = |name: &str| self.sandbox.path().join(name);

@@ -1,29 +1,44 @@
 //! The directory in which an external program runs.
 
-use std::{collections::BTreeSet, ffi::OsString, fs, io, path::Path};
+use std::{
+    collections::BTreeSet,
+    ffi::OsString,
+    fs::{self, Permissions},
+    io,
+    os::unix::fs::PermissionsExt as _,
+    path::Path,
+};
 
-use super::{File, told, work_dir::Folder};
+use super::{File, is_executable, told, work_dir::Folder};
 
 /// The directory in which an external program runs, with its input files.
-pub(super) struct Sandbox {
+pub(super) struct Sandbox<'a> {
     folder: Folder,
     /// The names in use in the directory.
     names: BTreeSet<String>,
+    /// The files to which the directory has links.
+    linked: Vec<&'a File>,
 }
 
-impl Sandbox {
+/// The access of a program to an input file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Access {
+    Read,
+    /// The program changes a copy.
+    Change,
+}
+
+impl<'a> Sandbox<'a> {
     pub(super) fn new() -> io::Result<Self> {
-        Ok(Self { folder: Folder::new()?, names: BTreeSet::new() })
+        Ok(Self { folder: Folder::new()?, names: BTreeSet::new(), linked: Vec::new() })
     }
 
     pub(super) fn path(&self) -> &Path {
         self.folder.path()
     }
 
-    /// Copies a file into the directory, and returns its name for the program.
-    ///
-    /// It is a copy because a program may modify its arguments while other tasks read the same version.
-    pub(super) fn put(&mut self, file: &File) -> io::Result<OsString> {
+    /// Puts a file into the directory, and returns its name for the program.
+    pub(super) fn put(&mut self, file: &'a File, access: Access) -> io::Result<OsString> {
         let name = if self.names.insert(file.name().to_owned()) {
             // A program would take `-name` for an option.
             let before = if file.name().starts_with('-') { "./" } else { "" };
@@ -33,17 +48,36 @@ impl Sandbox {
             let directory = self.directory()?;
             format!("{directory}/{}", file.name())
         };
-        let to = self.path().join(&name);
-        fs::copy(file.path(), to).map_err(|error| told(file.path(), "it cannot be copied", &error))?;
+        self.provide(file, &name, access)?;
         Ok(name.into())
     }
 
-    /// Copies a file to a path in the directory.
-    pub(super) fn put_at(&mut self, path: &str, file: &File) -> io::Result<()> {
+    /// Puts a file at a path in the directory, for reading.
+    pub(super) fn put_at(&mut self, path: &str, file: &'a File) -> io::Result<()> {
         self.create_folder_of(path)?;
         self.names.insert(path.to_owned());
-        let copied = fs::copy(file.path(), self.path().join(path));
-        copied.map(drop).map_err(|error| told(file.path(), &format!("it cannot be copied to {path}"), &error))
+        self.provide(file, path, Access::Read)
+    }
+
+    /// Links a file, or copies it if the program may change it or could change the original through a link.
+    fn provide(&mut self, file: &'a File, path: &str, access: Access) -> io::Result<()> {
+        let to = self.path().join(path);
+        // Nothing must appear under the name of a missing file.
+        let metadata = file.metadata()?;
+        if access == Access::Read && file.link(&to) {
+            self.linked.push(file);
+            return Ok(());
+        }
+        let mode = if access == Access::Read { 0o400 } else { 0o600 };
+        let mode = if is_executable(&metadata) { mode | 0o100 } else { mode };
+        let copied =
+            fs::copy(file.path(), &to).and_then(|_| fs::set_permissions(&to, Permissions::from_mode(mode)));
+        copied.map_err(|error| told(file.path(), &format!("it cannot be copied to {path}"), &error))
+    }
+
+    /// Returns a linked file that the program has changed nevertheless.
+    pub(super) fn changed(&self) -> Option<&'a File> {
+        self.linked.iter().copied().find(|file| !file.is_unchanged())
     }
 
     /// Creates the folders of a path in the directory. Arguments do not get their names.

@@ -217,9 +217,9 @@ fn program_finds_only_its_arguments_under_their_names() -> io::Result<()> {
     let run = Run::new("sh").word("-c").word(script).word("script");
     let said = list(run.arg(&first).arg(&second).arg(&dash).stdin_from(&first).env("EXTRA", "it is"))?;
     assert_eq!(said, "same 2/same ./-x\n-x 2 same it is\n1231");
-    // Changes by the program affect only its copies.
+    // Changes by the program affect only its copies and its links.
     let changed = Run::new("sh").words("-c").word("echo 9 >> same; rm 2/same").word("script");
-    let changed = changed.arg(&first).arg(&second).file("same")?;
+    let changed = changed.arg_to_change(&first).arg(&second).file("same")?;
     assert_eq!(changed.read_to_string()?, "19\n");
     assert_eq!((first.read_to_string()?, second.read_to_string()?), ("1".into(), "2".into()));
     Ok(())
@@ -309,7 +309,7 @@ fn file_too_large_for_disk_is_reported() {
         let error = File::new("large", &large).expect_err("it does not fit");
         assert_eq!(error.kind(), ErrorKind::FileTooLarge, "{error}");
         assert!(error.to_string().contains("large: it cannot be written"), "{error}");
-        let head = encode(&("large", false, large.len() as u64, 8_u64)).expect("it can be");
+        let head = encode(&("large", false, large.len() as u64, None::<()>, 8_u64)).expect("it can be");
         let chunk = encode(&large[..1 << 17].to_vec()).expect("it can be");
         let error = decode::<File>(&[head, chunk.repeat(8)].concat()).expect_err("it does not fit");
         assert!(error.reason.contains("large: it cannot be written: File too large"), "{}", error.reason);

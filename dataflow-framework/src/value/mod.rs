@@ -202,7 +202,7 @@ impl Value {
     /// If the value is a file, checks that it exists.
     pub(crate) fn check(&self) -> Result<(), Failed> {
         match self.0.value.get().and_then(Typed::file) {
-            Some(file) => file.check().map_err(Failed::of_content),
+            Some(file) => file.check(),
             None => Ok(()),
         }
     }
@@ -213,7 +213,7 @@ impl Value {
             Ok(Content { value, encoded, .. }) => {
                 let Some(Typed { value, .. }) = value.into_inner() else {
                     let encoded = encoded.into_inner().unwrap_or_else(PoisonError::into_inner);
-                    return encoded.expect("what is no value is encoded").decode();
+                    return encoded.expect("what is no value is encoded").decode().and_then(changeable);
                 };
                 value
                     .downcast()
@@ -222,7 +222,7 @@ impl Value {
             Err(shared) => Self(shared).read()?,
         };
         match Arc::try_unwrap(value) {
-            Ok(value) => Ok(value),
+            Ok(value) => changeable(value),
             Err(shared) => copy(&*shared),
         }
     }
@@ -379,7 +379,11 @@ impl Value {
 
 impl Typed {
     fn new<T: Datum>(value: Arc<T>) -> Self {
-        Self { value, kind: &KindOf::<T>::KIND }
+        let typed = Self { value, kind: &KindOf::<T>::KIND };
+        if let Some(file) = typed.file() {
+            file.seal();
+        }
+        typed
     }
 
     /// Returns the value as a file if it is one.
@@ -392,6 +396,14 @@ impl fmt::Debug for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kind = self.0.value.get().map(|typed| (typed.kind.name)());
         f.debug_tuple("Value").field(&kind).finish()
+    }
+}
+
+/// Returns a value that its owner may change: versions that are files are read-only.
+fn changeable<T: Datum>(mut value: T) -> Result<T, Failed> {
+    match (&mut value as &mut dyn Any).downcast_mut::<File>().map(File::make_changeable) {
+        Some(Err(error)) => Err(Failed::of_runtime(error)),
+        _ => Ok(value),
     }
 }
 
