@@ -1,4 +1,4 @@
-"""Runs the tests of the store of routines on a local S3 server, moto. `cargo xtask test --long` starts it."""
+"""Runs the tests of stores in S3 on a local server, moto. `cargo xtask test --long` starts it."""
 
 import logging
 import os
@@ -8,7 +8,10 @@ import sys
 PACKAGE = "moto[server]==5.2.5"
 PLACE = os.path.abspath("target/moto")
 BUCKET = "routines"
-TESTS = ["cargo", "test", "-p", "routines", "--features", "s3", "--lib", "--", "store::"]
+TESTS = [
+    ["cargo", "test", "-p", "routines", "--features", "s3", "--lib", "--", "store::"],
+    ["cargo", "test", "-p", "taskwork-store", "--all-features", "--lib"],
+]
 
 
 def install():
@@ -35,7 +38,7 @@ def main():
     endpoint = f"http://{host}:{port}"
     boto3.client("s3", endpoint_url=endpoint, region_name="us-east-1").create_bucket(Bucket=BUCKET)
     os.environ |= {"AWS_ENDPOINT": endpoint, "AWS_ALLOW_HTTP": "true", "ROUTINES_TEST_S3": f"s3://{BUCKET}"}
-    return subprocess.call(TESTS)
+    return any([subprocess.call(test) for test in TESTS])
 
 
 if __name__ == "__main__":

@@ -13,7 +13,6 @@
 
 mod body;
 mod manifest;
-mod objects;
 mod segment;
 mod writer;
 
@@ -23,12 +22,12 @@ use std::{
 };
 
 use taskwork::{Labels, node::LabelError};
+pub(crate) use taskwork_store::{Download, Objects, Upload};
 use thiserror::Error;
 
 pub(crate) use self::{
     body::Body,
     manifest::{Line, Results, ResultsError},
-    objects::{Download, Objects, Upload},
     segment::Outcome,
     writer::Writer,
 };

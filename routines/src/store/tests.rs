@@ -14,10 +14,10 @@ use object_store::{
     CopyOptions, Error, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta, ObjectStore,
     PutMultipartOptions, PutOptions, PutPayload, PutResult, memory::InMemory, path::Path as ObjectPath,
 };
+use taskwork_store::PART_BYTES;
 use tempfile::tempdir;
 
 use super::{
-    objects::PART_BYTES,
     segment::{self, Draft, tests::value},
     *,
 };

@@ -9,38 +9,48 @@ use std::{
     ops::Range,
     path::Path as FilePath,
     sync::{Arc, OnceLock, mpsc},
+    time::Duration,
 };
 
 use bytes::Bytes;
 use object_store::{
-    Error, ObjectStore, ObjectStoreExt as _, PutMode, PutPayload,
+    Error, ObjectStore, ObjectStoreExt as _, ObjectStoreScheme, PutMode, PutPayload,
     buffered::{BufReader, BufWriter},
     local::LocalFileSystem,
     path::Path,
+    prefix::PrefixStore,
 };
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio_util::io::SyncIoBridge;
 use url::Url;
 
+use crate::connection::connect;
+
+/// The time for which a failed request is repeated.
+const RETRY: Duration = Duration::from_secs(20);
+
 /// The size of the parts in which large objects are written and read, in bytes. S3 requires 5 MiB.
-pub(crate) const PART_BYTES: usize = 8 << 20;
+pub const PART_BYTES: usize = 8 << 20;
 
 /// A store of objects. Clones share it.
 #[derive(Debug, Clone)]
-pub(crate) struct Objects {
-    store: Arc<dyn ObjectStore>,
-    runtime: Handle,
+pub struct Objects {
+    pub(crate) store: Arc<dyn ObjectStore>,
+    pub(crate) runtime: Handle,
 }
 
 /// A large object that is being written. It appears when it is shut down.
-pub(crate) type Upload = SyncIoBridge<BufWriter>;
+pub type Upload = SyncIoBridge<BufWriter>;
 
 /// A large object that is being read.
-pub(crate) type Download = SyncIoBridge<BufReader>;
+pub type Download = SyncIoBridge<BufReader>;
 
 impl Objects {
     /// Opens a folder, which is created if it is missing, or the store at a URL.
-    pub(crate) fn open(place: &FilePath) -> io::Result<Self> {
+    ///
+    /// # Errors
+    /// If the folder cannot be created, or the URL is invalid.
+    pub fn open(place: &FilePath) -> io::Result<Self> {
         let url = place.to_str().filter(|text| text.contains("://"));
         let Some(url) = url else { return Self::folder(place) };
         let invalid = |reason: String| io::Error::new(io::ErrorKind::InvalidInput, reason);
@@ -62,27 +72,17 @@ impl Objects {
         Self::new(Arc::new(LocalFileSystem::new_with_prefix(folder)?.with_fsync(true)))
     }
 
-    #[cfg(feature = "s3")]
+    /// Opens the folder of a bucket.
     fn bucket(url: &Url) -> io::Result<Self> {
-        use object_store::{ObjectStoreScheme, RetryConfig, aws::AmazonS3Builder, prefix::PrefixStore};
-
-        /// The time for which a failed request is repeated.
-        const RETRY: std::time::Duration = std::time::Duration::from_secs(20);
-        // Fails if this process has a provider already.
-        let _ = rustls::crypto::ring::default_provider().install_default();
         let (_, prefix) = ObjectStoreScheme::parse(url).map_err(io::Error::other)?;
-        let retry = RetryConfig { retry_timeout: RETRY, ..RetryConfig::default() };
-        let bucket = AmazonS3Builder::from_env().with_url(url.as_str()).with_retry(retry).build()?;
-        Self::new(Arc::new(PrefixStore::new(bucket, prefix)))
+        Self::new(Arc::new(PrefixStore::new(connect(url, RETRY)?, prefix)))
     }
 
-    #[cfg(not(feature = "s3"))]
-    fn bucket(_: &Url) -> io::Result<Self> {
-        let reason = "this program is built without S3: build it with the feature s3 of routines";
-        Err(io::Error::new(io::ErrorKind::Unsupported, reason))
-    }
-
-    pub(crate) fn new(store: Arc<dyn ObjectStore>) -> io::Result<Self> {
+    /// Wraps a store.
+    ///
+    /// # Errors
+    /// If the thread of all accesses cannot be started.
+    pub fn new(store: Arc<dyn ObjectStore>) -> io::Result<Self> {
         static RUNTIME: OnceLock<io::Result<Runtime>> = OnceLock::new();
         let start =
             || Builder::new_multi_thread().worker_threads(1).thread_name("store").enable_all().build();
@@ -93,7 +93,7 @@ impl Objects {
     }
 
     /// Waits for an access.
-    fn run<T: Send + 'static, F: Future<Output = object_store::Result<T>> + Send + 'static>(
+    pub(crate) fn run<T: Send + 'static, F: Future<Output = object_store::Result<T>> + Send + 'static>(
         &self,
         access: impl FnOnce(Arc<dyn ObjectStore>) -> F,
     ) -> object_store::Result<T> {
@@ -105,14 +105,20 @@ impl Objects {
     }
 
     /// Writes an object. An existing one is replaced.
-    pub(crate) fn put(&self, name: &str, content: impl Into<PutPayload>) -> io::Result<()> {
+    ///
+    /// # Errors
+    /// If the store cannot be reached, or refuses it.
+    pub fn put(&self, name: &str, content: impl Into<PutPayload>) -> io::Result<()> {
         let (name, content) = (Path::from(name), content.into());
         self.run(|store| async move { store.put(&name, content).await }).map_err(error)?;
         Ok(())
     }
 
     /// Writes an object, unless it exists. Returns whether it was written; after a lost answer it may exist as well.
-    pub(crate) fn create(&self, name: &str, content: impl Into<PutPayload>) -> io::Result<bool> {
+    ///
+    /// # Errors
+    /// If the store cannot be reached, or refuses it.
+    pub fn create(&self, name: &str, content: impl Into<PutPayload>) -> io::Result<bool> {
         let (name, content) = (Path::from(name), content.into());
         let put =
             self.run(|store| async move { store.put_opts(&name, content, PutMode::Create.into()).await });
@@ -123,24 +129,37 @@ impl Objects {
     }
 
     /// Reads an object. A missing one is an error of the kind `NotFound`.
-    pub(crate) fn get(&self, name: &str) -> io::Result<Bytes> {
+    ///
+    /// # Errors
+    /// If the store cannot be reached, or refuses it.
+    pub fn get(&self, name: &str) -> io::Result<Bytes> {
         let name = Path::from(name);
         self.run(|store| async move { store.get(&name).await?.bytes().await }).map_err(error)
     }
 
-    pub(crate) fn get_text(&self, name: &str) -> io::Result<String> {
+    /// Reads an object as UTF-8.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get), or if it is another text.
+    pub fn get_text(&self, name: &str) -> io::Result<String> {
         String::from_utf8(self.get(name)?.into())
             .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
     }
 
     /// Reads parts of an object.
-    pub(crate) fn get_ranges(&self, name: &str, ranges: Vec<Range<u64>>) -> io::Result<Vec<Bytes>> {
+    ///
+    /// # Errors
+    /// If the store cannot be reached, or refuses it.
+    pub fn get_ranges(&self, name: &str, ranges: Vec<Range<u64>>) -> io::Result<Vec<Bytes>> {
         let name = Path::from(name);
         self.run(|store| async move { store.get_ranges(&name, &ranges).await }).map_err(error)
     }
 
     /// Returns the names of the objects directly below a folder, without it, sorted.
-    pub(crate) fn list(&self, folder: &str) -> io::Result<Vec<String>> {
+    ///
+    /// # Errors
+    /// If the store cannot be reached, or refuses it.
+    pub fn list(&self, folder: &str) -> io::Result<Vec<String>> {
         let folder = Path::from(folder);
         let listed = self.run(|store| async move { store.list_with_delimiter(Some(&folder)).await });
         let objects = listed.map_err(error)?.objects;
@@ -151,7 +170,10 @@ impl Objects {
     }
 
     /// Removes an object, if it exists.
-    pub(crate) fn delete(&self, name: &str) -> io::Result<()> {
+    ///
+    /// # Errors
+    /// If the store cannot be reached, or refuses it.
+    pub fn delete(&self, name: &str) -> io::Result<()> {
         let name = Path::from(name);
         match self.run(|store| async move { store.delete(&name).await }) {
             Err(Error::NotFound { .. }) => Ok(()),
@@ -160,7 +182,7 @@ impl Objects {
     }
 
     /// Removes an object without waiting for it, also on a thread of an asynchronous runtime.
-    pub(crate) fn delete_later(&self, name: &str) {
+    pub fn delete_later(&self, name: &str) {
         let objects = self.clone();
         let name = name.to_owned();
         self.runtime.spawn_blocking(move || {
@@ -171,13 +193,16 @@ impl Objects {
     }
 
     /// Starts to write a large object. An existing one is replaced at the end. Only threads that may block use it.
-    pub(crate) fn upload(&self, name: &str) -> Upload {
+    pub fn upload(&self, name: &str) -> Upload {
         let writer = BufWriter::with_capacity(Arc::clone(&self.store), Path::from(name), PART_BYTES);
         SyncIoBridge::new_with_handle(writer, self.runtime.clone())
     }
 
     /// Starts to read a large object, and returns its size. Only threads that may block use it.
-    pub(crate) fn download(&self, name: &str) -> io::Result<(Download, u64)> {
+    ///
+    /// # Errors
+    /// If the store cannot be reached, or refuses it.
+    pub fn download(&self, name: &str) -> io::Result<(Download, u64)> {
         let name = Path::from(name);
         let data = self.run(|store| async move { store.head(&name).await }).map_err(error)?;
         let reader = BufReader::with_capacity(Arc::clone(&self.store), &data, PART_BYTES);
@@ -185,7 +210,10 @@ impl Objects {
     }
 
     /// Returns whether an object exists.
-    pub(crate) fn exists(&self, name: &str) -> io::Result<bool> {
+    ///
+    /// # Errors
+    /// If the store cannot be reached, or refuses it.
+    pub fn exists(&self, name: &str) -> io::Result<bool> {
         let name = Path::from(name);
         match self.run(|store| async move { store.head(&name).await }) {
             Err(Error::NotFound { .. }) => Ok(false),
