@@ -147,7 +147,7 @@
 //! resources and features that a call requires of its node, `spread` distributes calls over all nodes in turn,
 //! `everywhere` copies their output to all nodes.
 
-#[cfg(test)]
+#[cfg(any(test, feature = "stores"))]
 extern crate self as dataflow_framework;
 
 mod program;

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fmt};
 
 use thiserror::Error;
 
-use crate::{failure::Failed, invocation::Invocation, options::Options, task_options::TaskOptions};
+use crate::{failure::Failed, file, invocation::Invocation, options::Options, task_options::TaskOptions};
 
 /// Runs a call: takes its arguments and puts its outputs.
 type RunTask = fn(&mut Invocation<'_>) -> Result<(), Failed>;
@@ -76,13 +76,13 @@ pub struct DuplicateTaskName {
 }
 
 impl Tasks {
-    /// Creates a table.
+    /// Creates a table with these and the built-in tasks.
     ///
     /// # Errors
     /// If two different tasks of a module have the same name. The same task may be listed twice.
     pub fn new(tasks: impl IntoIterator<Item = &'static TaskDef>) -> Result<Self, DuplicateTaskName> {
         let mut by_name = BTreeMap::new();
-        for task in tasks {
+        for task in tasks.into_iter().chain(file::TASKS) {
             let TaskDef { name, module, signature, run, .. } = *task;
             if let Some(other) = by_name.insert((module, name), task)
                 && (other.signature != signature || !std::ptr::fn_addr_eq(other.run, run))

@@ -3,6 +3,10 @@
 mod encoding;
 #[cfg(test)]
 mod input_tests;
+#[cfg(feature = "stores")]
+mod objects;
+#[cfg(all(test, feature = "stores"))]
+mod objects_tests;
 #[cfg(test)]
 mod publish_tests;
 mod run;
@@ -25,6 +29,8 @@ use std::{
 
 use taskwork::lowlevel::OutputFile;
 
+#[cfg(feature = "stores")]
+pub(crate) use self::objects::TASKS;
 pub use self::run::Run;
 use self::stamp::Stamp;
 #[cfg(feature = "cli")]
@@ -81,6 +87,10 @@ pub struct File {
     /// The size and time that the file has to keep; none while it may be changed.
     stamp: OnceLock<Stamp>,
 }
+
+/// The built-in tasks.
+#[cfg(not(feature = "stores"))]
+pub(crate) const TASKS: [&crate::TaskDef; 0] = [];
 
 /// The maximum length of a name, in bytes, on all usual file systems.
 const NAME_BYTES_MAX: usize = 255;

@@ -122,7 +122,7 @@ impl File {
         match sealed {
             Ok(stamp) => drop(self.stamp.set(stamp)),
             Err(error) => {
-                tracing::debug!(path = %self.path.display(), %error, "cannot make a file read-only")
+                tracing::debug!(path = %self.path.display(), %error, "cannot make a file read-only");
             }
         }
     }

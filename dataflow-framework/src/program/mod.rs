@@ -16,6 +16,8 @@ mod reduce;
 pub mod surroundings;
 mod workflow;
 
+#[cfg(feature = "stores")]
+pub(crate) use self::publish::is_publishing_restricted;
 pub use self::{
     calling::Calling,
     commute::commute,

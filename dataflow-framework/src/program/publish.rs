@@ -35,6 +35,12 @@ impl File {
     }
 }
 
+/// Returns whether programs may publish only into a folder.
+#[cfg(feature = "stores")]
+pub(crate) fn is_publishing_restricted() -> bool {
+    folder().is_some()
+}
+
 fn folder() -> Option<PathBuf> {
     FOLDER.lock().unwrap_or_else(PoisonError::into_inner).clone()
 }

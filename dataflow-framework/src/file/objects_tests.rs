@@ -1,0 +1,136 @@
+//! Tests of files in stores of objects.
+
+use std::{error::Error, fs, io};
+
+use taskwork_store::testing::Server;
+
+use super::File;
+use crate::{Data, FailureKind, TaskDef, Workflow, WorkflowError, task, tasks};
+
+type Outcome = Result<(), Box<dyn Error + Send + Sync>>;
+
+#[task]
+fn length(file: &File) -> io::Result<u64> {
+    file.len()
+}
+
+#[task]
+fn upper(file: &File) -> io::Result<File> {
+    File::new("upper.txt", file.read_to_string()?.to_uppercase())
+}
+
+/// Fetches and publishes in a task.
+#[task]
+fn upper_of(from: String, to: String) -> Data<u64> {
+    upper(&File::at(from)).publish_to(to)
+}
+
+fn table() -> Vec<&'static TaskDef> {
+    tasks![length, upper, upper_of].to_vec()
+}
+
+fn workflow() -> Workflow {
+    Workflow::new(table()).expect("no two tasks have one name")
+}
+
+/// Runs a program without threads and on three workers.
+fn run(program: impl Fn() -> Outcome) -> Result<(), WorkflowError> {
+    workflow().sequential().run(&program)?;
+    workflow().workers(3).run(&program)
+}
+
+#[test]
+fn object_of_a_store_is_read_as_file_and_written() -> Result<(), Box<dyn Error>> {
+    let server = Server::start()?;
+    let at = |path: &str| format!("{}{path}", server.place());
+    server.state().objects.insert("/in/text.txt".to_owned(), b"one".to_vec());
+    run(|| {
+        let text = File::at(at("/in/text.txt"));
+        assert_eq!((text.get()?.name(), *length(&text).get()?), ("text.txt", 3));
+        assert_eq!(*upper(&text).publish_to(at("/out/text.txt")).get()?, 3);
+        assert_eq!(server.state().objects.remove("/out/text.txt"), Some(b"ONE".to_vec()));
+        assert_eq!(*upper_of(at("/in/text.txt"), at("/out/other")).get()?, 3);
+        assert_eq!(server.state().objects.remove("/out/other"), Some(b"ONE".to_vec()));
+        Ok(())
+    })?;
+    // One look-up and one transfer serve all readers.
+    let requests = server.state().requests.iter().filter(|request| request.contains("/in/")).count();
+    assert_eq!(requests, 2 * 2 * 2);
+    Ok(())
+}
+
+#[test]
+fn object_that_changes_after_its_look_up_fails_its_readers() -> Result<(), Box<dyn Error>> {
+    let server = Server::start()?;
+    let uri = format!("{}/text.txt", server.place());
+    server.state().objects.insert("/text.txt".to_owned(), b"one".to_vec());
+    let tag = taskwork_store::Object::new(&uri)?.tag()?;
+    run(|| {
+        server.state().objects.insert("/text.txt".to_owned(), b"two".to_vec());
+        let text = super::objects::fetch_object(uri.clone(), &Data::new(tag.clone()));
+        let failure = length(&text).get().expect_err("it has changed");
+        let expected = "/text.txt has changed since the program began: start it again";
+        assert!(failure.reason().contains(expected), "{failure}");
+        assert_eq!(failure.kind(), FailureKind::Error);
+        Ok(())
+    })?;
+    Ok(())
+}
+
+#[test]
+fn invalid_or_missing_object_fails_its_readers_with_one_line() -> Result<(), Box<dyn Error>> {
+    let server = Server::start()?;
+    run(|| {
+        for (uri, expected) in [
+            (format!("{}/missing", server.place()), "/missing: "),
+            ("ftp://host/file".to_owned(), "its scheme is none of"),
+            ("https://user:secret@host/file".to_owned(), "it contains credentials"),
+            ("file:///no/such/file".to_owned(), "file:///no/such/file: "),
+        ] {
+            let failure = File::at(&uri).get().expect_err(&uri);
+            let text = failure.to_string();
+            assert!(text.contains(expected) && !text.contains("secret"), "{text}");
+            assert_eq!(text.lines().count(), 1, "{text}");
+            let written = upper(&Data::new(File::new("a", "a")?)).publish_to(&uri);
+            assert_eq!(written.get().is_ok(), uri.ends_with("/missing"), "{uri}");
+            server.state().objects.clear();
+        }
+        Ok(())
+    })?;
+    Ok(())
+}
+
+#[test]
+fn unavailable_store_is_asked_again_and_object_is_complete() -> Result<(), Box<dyn Error>> {
+    let server = Server::start()?;
+    let uri = format!("{}/text.txt", server.place());
+    server.state().objects.insert("/text.txt".to_owned(), vec![b'x'; 100_000]);
+    run(|| {
+        server.state().unavailable = 2;
+        server.state().cuts = vec![60_000];
+        let copied = upper(&File::at(&uri)).publish_to(format!("{uri}.copy"));
+        assert_eq!(*copied.get()?, 100_000);
+        assert!(server.state().objects["/text.txt.copy"] == vec![b'X'; 100_000]);
+        Ok(())
+    })?;
+    Ok(())
+}
+
+#[test]
+fn path_of_this_machine_is_read_and_published_like_other_paths() -> Result<(), Box<dyn Error>> {
+    let place = tempfile::tempdir()?;
+    let uri = |name: &str| format!("file://{}", place.path().join(name).display());
+    fs::write(place.path().join("in"), "one")?;
+    run(|| {
+        let text = File::at(uri("in"));
+        assert_ne!(text.get()?.path(), place.path().join("in"));
+        assert_eq!(*upper(&text).publish_to(uri("out")).get()?, 3);
+        assert_eq!(fs::read_to_string(place.path().join("out"))?, "ONE");
+        // As `publish`, it creates no folders.
+        let failure = text.publish_to(uri("new/out")).get().expect_err("there is no folder");
+        assert!(failure.reason().contains("No such file"), "{failure}");
+        assert!(!place.path().join("new").exists());
+        Ok(())
+    })?;
+    Ok(())
+}
