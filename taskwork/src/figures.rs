@@ -84,9 +84,10 @@ impl WorkerTimes {
         self.looking_ns.saturating_add(self.starting_ns)
     }
 
-    /// Adds the time in which a companion computed in place of idle workers. Workers of other jobs contribute no idle
-    /// time, so the companion's time may exceed it.
-    pub(crate) fn add_companion(&mut self, ns: u64) {
+    /// Adds the time in which a companion computed, and that of the workers whose places it could use. Not all
+    /// companions use such places, so the companion's time may exceed it.
+    pub(crate) fn add_companion(&mut self, ns: u64, places_ns: u64) {
+        self.looking_ns = self.looking_ns.saturating_add(places_ns);
         let looking = ns.min(self.looking_ns);
         self.looking_ns -= looking;
         self.starting_ns = self.starting_ns.saturating_sub(ns - looking);
@@ -202,10 +203,16 @@ mod tests {
             looking_ns,
             starting_ns,
         };
-        for (ns, expected) in [(0, times(5, 10, 4)), (12, times(17, 0, 2)), (20, times(25, 0, 0))] {
+        let cases = [
+            (0, 0, times(5, 10, 4)),
+            (12, 0, times(17, 0, 2)),
+            (20, 0, times(25, 0, 0)),
+            (12, 7, times(17, 5, 4)),
+        ];
+        for (ns, places_ns, expected) in cases {
             let mut found = times(5, 10, 4);
-            found.add_companion(ns);
-            assert_eq!(found, expected, "{ns} ns");
+            found.add_companion(ns, places_ns);
+            assert_eq!(found, expected, "{ns} ns, {places_ns} ns in places");
         }
     }
 }

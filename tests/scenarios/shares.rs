@@ -1,7 +1,7 @@
 //! Several jobs on the same nodes: their shares, and their isolation from each other.
 
 use std::{
-    thread,
+    fs, iter, thread,
     time::{Duration, Instant},
 };
 
@@ -203,4 +203,52 @@ fn workers_are_shared_by_weight() {
     // Figures are up to two seconds old, which matters less in a long run.
     let tolerance = if is_long { 0.075 } else { 0.2 };
     assert!((share - 0.75).abs() < tolerance, "{share} of {had:?}");
+}
+
+/// The number of commands of a workflow that are not reached.
+const COMMANDS: usize = 2_000;
+
+/// Submits a workflow of commands that record their starts and ends.
+fn submit_commands(cluster: &Cluster, name: &str, weight: &str) {
+    let folder = cluster.folder().join(name);
+    fs::create_dir(&folder).unwrap();
+    let numbers: Vec<String> = (0..COMMANDS).map(|number| format!("\"{number}\"")).collect();
+    let log = cluster.folder().join("log");
+    let run = format!(
+        "echo +{name} >> {log}; sleep 0.03; echo -{name} >> {log}; touch {{out}}",
+        log = log.display()
+    );
+    let numbers = numbers.join(", ");
+    let job = format!("[each]\nn = [{numbers}]\n[task.one]\nout = [\"{{n}}\"]\nrun = \"\"\"{run}\"\"\"\n");
+    let file = folder.join("job.toml");
+    fs::write(&file, job).unwrap();
+    cluster.json("flow", &["submit", file.to_str().unwrap(), "--weight", weight]).unwrap();
+}
+
+#[test]
+fn calls_of_workflows_share_workers_by_weight() {
+    const WORKERS: usize = 2;
+    let mut cluster = Cluster::shared().unwrap();
+    cluster.start_nodes("flow", 1, &["--workers", &WORKERS.to_string()]).unwrap();
+    submit_commands(&cluster, "light", "1");
+    submit_commands(&cluster, "heavy", "3");
+    let log = cluster.folder().join("log");
+    let lines = || fs::read_to_string(&log).unwrap_or_default();
+    wait_until(&cluster, "both run", || {
+        let text = lines();
+        ["+light", "+heavy"].iter().all(|line| text.contains(line))
+    });
+    let before = lines().len();
+    wait_until(&cluster, "enough commands run", || lines().len() > before + 400 * "+light\n".len());
+    let text = lines();
+    // Two lines may be written at the same time.
+    let running = iter::once(0).chain(text.lines().scan(0_i32, |running, line| {
+        *running += if line.starts_with('+') { 1 } else { -1 };
+        Some(*running)
+    }));
+    assert!(running.max() <= Some(WORKERS as i32 + 1), "{text}");
+    let count = |line: &str| text[before..].lines().filter(|one| *one == line).count();
+    let (light, heavy) = (count("+light"), count("+heavy"));
+    let share = heavy as f64 / (light + heavy) as f64;
+    assert!((share - 0.75).abs() < 0.1, "{heavy} of {}", light + heavy);
 }

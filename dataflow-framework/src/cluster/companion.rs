@@ -29,6 +29,7 @@ pub(super) async fn run(mut cx: CompanionContext, workflow_node: Arc<WorkflowNod
     let workers = cx.workers();
     let crew = Crew::start(&workflow_node.queue, workers)
         .map_err(|error| format!("no thread could be started: {error}"))?;
+    workflow_node.queue.use_places(cx.places());
     let capacity = Capacity {
         workers: u32::try_from(workers).unwrap_or(u32::MAX),
         memory: cx.memory_bytes(),

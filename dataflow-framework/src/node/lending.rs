@@ -64,6 +64,7 @@ impl Queue {
             seat.set(Place::Works);
             state.lent -= 1;
             state.busy.add();
+            self.report(&state);
         }
     }
 
@@ -83,7 +84,12 @@ impl Queue {
             Place::IsLent => state.lent -= 1,
             Place::IsLeft => {}
         }
-        before == Place::Works && state.idle == 0
+        self.report(&state);
+        if before != Place::Works {
+            return false;
+        }
+        self.changed.notify_one();
+        state.idle == 0
     }
 }
 

@@ -4,12 +4,12 @@ use std::{
     cell::Cell,
     collections::VecDeque,
     io,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
     thread,
     time::Duration,
 };
 
-use taskwork::companion::Load;
+use taskwork::companion::{Load, Places};
 use tokio::time::Instant;
 
 use super::{
@@ -40,6 +40,8 @@ pub(crate) struct Queue {
     state: Mutex<State>,
     pub(super) changed: Notifier,
     deadlines: Arc<Deadlines>,
+    /// The places of the node's workers, unless the program runs without a node.
+    places: OnceLock<Arc<Places>>,
     pub(crate) platform: Platform,
 }
 
@@ -143,6 +145,38 @@ impl Queue {
         Self { changed: platform.notifier(), platform, ..Self::default() }
     }
 
+    /// Computes only in these places of the node's workers.
+    pub(crate) fn use_places(self: &Arc<Self>, places: &Arc<Places>) {
+        if self.places.set(Arc::clone(places)).is_ok() {
+            let queue = Arc::downgrade(self);
+            places.open(move || {
+                let Some(queue) = queue.upgrade() else { return };
+                // A thread that has just found too few places waits from now on.
+                drop(queue.lock());
+                queue.changed.notify_one();
+            });
+        }
+    }
+
+    /// Takes a waiting call, if another thread may compute.
+    fn take(&self, state: &mut State) -> Option<Waiting> {
+        let limit = self.places.get().map_or(state.workers, |places| places.limit());
+        let next = if state.busy.threads < limit { state.waiting.pop_front() } else { None };
+        if next.is_some() {
+            state.busy.add();
+        }
+        self.report(state);
+        next
+    }
+
+    /// Reports the demand for places.
+    pub(super) fn report(&self, state: &State) {
+        if let Some(places) = self.places.get() {
+            places.set_used(state.busy.threads);
+            places.set_waiting(state.waiting.len());
+        }
+    }
+
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -167,6 +201,7 @@ impl Queue {
         } else {
             state.waiting.push_front(waiting);
         }
+        self.report(&state);
         let is_awaited = state.idle > 0;
         drop(state);
         if is_awaited {
@@ -181,10 +216,7 @@ impl Queue {
             if state.is_over {
                 return None;
             }
-            if state.busy.threads < state.workers
-                && let Some(next) = state.waiting.pop_front()
-            {
-                state.busy.add();
+            if let Some(next) = self.take(&mut state) {
                 return Some(next);
             }
             if state.idle >= state.workers + SPARE_MAX {
@@ -215,8 +247,7 @@ impl Queue {
                 if state.is_over {
                     return None;
                 }
-                if let Some(next) = state.waiting.pop_front() {
-                    state.busy.add();
+                if let Some(next) = self.take(&mut state) {
                     return Some(next);
                 }
                 state.idle += 1;
@@ -313,6 +344,7 @@ impl Queue {
             .drain(..)
             .partition(|waiting| std::ptr::eq(Arc::as_ptr(&waiting.executor), executor));
         state.waiting = others;
+        self.report(&state);
         drop(state);
         let its: VecDeque<Waiting> = its;
         its.into_iter().map(|waiting| waiting.assignment).collect()

@@ -78,6 +78,7 @@ pub(crate) use self::{
     status::highest,
 };
 use crate::id::{JobId, NodeId};
+pub use crate::pool::Places;
 
 /// The maximum size of a message to a companion, in bytes.
 pub(crate) const COMPANION_MESSAGE_BYTES_MAX: usize = 1 << 20;
@@ -147,6 +148,7 @@ pub(crate) struct Means {
     pub(crate) labels: Labels,
     /// Whether the job runs on a cluster.
     pub(crate) is_public: bool,
+    pub(crate) places: Arc<Places>,
 }
 
 impl CompanionContext {
@@ -174,6 +176,12 @@ impl CompanionContext {
     /// Returns the number of workers of the node, which all its jobs share.
     pub fn workers(&self) -> usize {
         self.means.workers
+    }
+
+    /// Returns the places of workers that this companion may use for computing threads of its own. They have the weight and
+    /// the priority of the job, like its tasks. The function given to [`Places::open`] must not own this context.
+    pub fn places(&self) -> &Arc<Places> {
+        &self.means.places
     }
 
     /// Returns the memory that the node may use, in bytes; 0 if unknown.

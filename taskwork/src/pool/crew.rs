@@ -32,7 +32,10 @@ use tokio::{
     time::{self, Instant},
 };
 
-use super::shares::{Claim, PoolNumber, Shares};
+use super::{
+    places::Places,
+    shares::{Claim, PoolNumber, Shares},
+};
 
 /// A pool in which the workers of a crew can work.
 pub(crate) trait Workplace: Send + Sync {
@@ -51,6 +54,10 @@ pub(crate) trait Workplace: Send + Sync {
     fn enlist(&self, post: Post);
     /// Changes the claim of the pool on the workers of its crew.
     fn set_claim(&self, claim: Claim);
+    /// Returns whether workers wait here rather than in the pool of the same job.
+    fn is_waiting_room(&self) -> bool {
+        false
+    }
 }
 
 /// A worker's stay in a pool.
@@ -68,14 +75,14 @@ pub(crate) struct Crew {
 }
 
 /// The shared state of a crew's workers.
-struct Desk {
+pub(super) struct Desk {
     state: Mutex<State>,
     /// Wakes vacant workers.
     wake: Condvar,
     /// Wakes vacant workers in virtual time.
     woken: Notify,
     vacant: AtomicUsize,
-    /// Notified when there are several pools, which are then [balanced](Desk::balance) periodically.
+    /// Notified when there are several pools, which are then [balanced](Desk::balance) periodically as long as necessary.
     several: Notify,
     /// The number of workers that have not exited.
     out: AtomicUsize,
@@ -201,19 +208,12 @@ impl Crew {
     }
 
     pub(crate) fn add(&self, claim: Claim, pool: Arc<dyn Workplace>) -> Workers {
-        let (away, back) = mpsc::channel(1);
-        let mut state = self.desk.lock();
-        let number = state.next;
-        state.next += 1;
-        pool.enlist(Post { desk: Arc::clone(&self.desk), number });
-        state.shares.add(number, claim);
-        state.pools.insert(number, Place { pool, away });
-        state.allot();
-        if state.pools.len() > 1 {
-            self.desk.several.notify_one();
-        }
-        self.desk.wake_vacant(state);
-        Workers { back }
+        self.desk.add(claim, pool)
+    }
+
+    /// Returns the places that a companion may use, closed at first. `is_sliced` is whether time is virtual.
+    pub(crate) fn places(&self, claim: Claim, is_sliced: bool) -> Arc<Places> {
+        Places::new(Arc::clone(&self.desk), claim, is_sliced)
     }
 
     /// Recalls workers according to the jobs' shares, in an endless loop.
@@ -257,6 +257,22 @@ impl Desk {
 
     fn now(&self) -> Duration {
         self.begun.elapsed()
+    }
+
+    pub(super) fn add(self: &Arc<Self>, claim: Claim, pool: Arc<dyn Workplace>) -> Workers {
+        let (away, back) = mpsc::channel(1);
+        let mut state = self.lock();
+        let number = state.next;
+        state.next += 1;
+        pool.enlist(Post { desk: Arc::clone(self), number });
+        state.shares.add(number, claim);
+        state.pools.insert(number, Place { pool, away });
+        state.allot();
+        if state.pools.len() > 1 {
+            self.several.notify_one();
+        }
+        self.wake_vacant(state);
+        Workers { back }
     }
 
     fn wake_vacant(&self, state: MutexGuard<'_, State>) {
@@ -316,7 +332,8 @@ impl Desk {
         self.vacant.fetch_add(1, Relaxed);
         let State { shares, pools, .. } = state;
         let waiting = |pool: PoolNumber| pools.get(&pool).map_or(0, |place| place.pool.waiting());
-        let number = shares.only().or_else(|| shares.choose(self.now(), waiting))?;
+        let number = shares.only().or_else(|| shares.choose(self.now(), waiting));
+        let number = number.or_else(|| if jobs(pools) > 1 { None } else { waiting_room(pools) })?;
         let place = pools.get(&number)?.clone();
         self.vacant.fetch_sub(1, Relaxed);
         shares.begin(worker, number, self.now());
@@ -334,7 +351,7 @@ impl Desk {
         state
     }
 
-    /// Recalls workers for jobs that have had less than their share. Returns whether there are several pools.
+    /// Recalls workers for jobs that have had less than their share. Returns whether more may have to be recalled later.
     fn balance(&self) -> bool {
         let mut state = self.lock();
         let State { shares, pools, .. } = &mut *state;
@@ -355,16 +372,27 @@ impl Desk {
             }
         }
         state.allot();
-        true
+        let State { pools, .. } = &*state;
+        jobs(pools) > 1 || pools.values().any(|place| place.pool.waiting() > 0)
     }
+}
+
+/// Returns the number of jobs with these pools: a waiting room belongs to the job of another pool.
+fn jobs(pools: &BTreeMap<PoolNumber, Place>) -> usize {
+    pools.values().filter(|place| !place.pool.is_waiting_room()).count()
+}
+
+fn waiting_room(pools: &BTreeMap<PoolNumber, Place>) -> Option<PoolNumber> {
+    pools.iter().find(|(_, place)| place.pool.is_waiting_room()).map(|(&number, _)| number)
 }
 
 impl State {
     /// Notifies every pool of the number of workers that it could have.
     fn allot(&self) {
         let waiting = |pool: PoolNumber| self.pools.get(&pool).map_or(0, |place| place.pool.waiting());
-        let shared = self.pools.len() > 1;
+        let (shared, several) = (self.pools.len() > 1, jobs(&self.pools) > 1);
         for (&number, Place { pool, .. }) in &self.pools {
+            let shared = if pool.is_waiting_room() { several } else { shared };
             pool.allot(self.shares.slots(number, waiting), shared);
         }
     }
@@ -383,8 +411,8 @@ impl Post {
         if self.desk.vacant.load(Relaxed) > 0 {
             let state = self.desk.lock();
             self.desk.wake_vacant(state);
-        } else if first {
-            self.desk.balance();
+        } else if first && self.desk.balance() {
+            self.desk.several.notify_one();
         }
     }
 

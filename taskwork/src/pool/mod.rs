@@ -16,6 +16,7 @@
 //! rest of the node is only notified of a change ([`Work::changed`]), and then reads the state of the pool.
 
 mod signals;
+mod places;
 mod queue;
 mod cut;
 mod crashes;
@@ -71,7 +72,7 @@ pub(crate) use self::{
     variables::{Source, Unpublished, VariableTable},
     work::{Merged, PoolFault, Work, merge},
 };
-pub use self::{slices::Pace, wakers::Waker};
+pub use self::{places::Places, slices::Pace, wakers::Waker};
 use crate::{
     companion::{Companion, Handle, Run},
     config::Limits,

@@ -24,6 +24,7 @@ use super::{
 use crate::{
     companion::{CompanionContext, Desk, Exchange, Journal, Means, NotSent, Objects, Outbox, Run, Stage},
     id::{JobId, NodeId},
+    pool::Places,
     wire::packet::{Note, NoteContent},
 };
 
@@ -41,6 +42,7 @@ static LEFT_BEHIND: AtomicUsize = AtomicUsize::new(0);
 #[derive(Debug)]
 pub(crate) struct Host {
     pub(crate) desk: Arc<Desk>,
+    pub(crate) places: Arc<Places>,
     end: Arc<End>,
 }
 
@@ -68,12 +70,15 @@ impl Host {
         });
         let exchange = bulk.map(|bulk| Arc::new(bulk.downgrade()) as Arc<dyn Exchange>);
         let objects = Objects::new(Arc::clone(&desk), exchange);
+        let places = Arc::clone(&means.places);
         let context =
             CompanionContext::new(job.clone(), (node, means), Arc::clone(&desk), outbox, journal, objects);
-        let host = Self { desk, end: Arc::default() };
-        let (end, its_desk) = (Arc::clone(&host.end), Arc::clone(&host.desk));
+        let host = Self { desk, places, end: Arc::default() };
+        let (end, its_desk, its_places) =
+            (Arc::clone(&host.end), Arc::clone(&host.desk), Arc::clone(&host.places));
         let over = move |outcome: Result<(), String>| {
             its_desk.end();
+            its_places.close();
             *end.outcome.lock().unwrap_or_else(PoisonError::into_inner) = outcome.err();
             end.is_reached.set();
             if end.is_left_behind.swap(false, AcqRel) {
@@ -127,6 +132,7 @@ impl Drop for Host {
     fn drop(&mut self) {
         // The node may have panicked.
         self.desk.end();
+        self.places.close();
     }
 }
 

@@ -32,7 +32,7 @@ use super::{
     transport::bulk::Offer,
 };
 use crate::{
-    companion::{Desk, Journal},
+    companion::{Desk, Journal, Stage},
     config::Limits,
     core::{self, Departure, Event},
     erased::{Kind, OpenError, PoolSetup},
@@ -154,7 +154,8 @@ impl RunningNode {
         // Opened before the companion starts, so that the first answers to it are received.
         let line = seat.dispatch.as_ref().map(|dispatch| dispatch.open(job.number(), desk.clone()));
         let companion = run.zip(desk).map(|(run, desk)| {
-            let who = (seat.node, seat.means(part.visibility.is_public()));
+            let places = seat.crew.places(part.claim, run.1 == Stage::Here);
+            let who = (seat.node, seat.means(part.visibility.is_public(), places));
             let network = (seat.dispatch.as_ref(), seat.bulk.as_ref());
             Arc::new(Host::start(run, job, who, (desk, journal), network))
         });
@@ -293,6 +294,7 @@ impl RunningNode {
         self.loops.shutdown().await;
         if let Some(companion) = &self.coordination.companion {
             companion.desk.end();
+            companion.places.close();
             seat.await_companion(&self.coordination.job, Arc::clone(companion));
         }
         // Not awaited: the tasks may be slow to stop, and other nodes that work on the job need a leader.

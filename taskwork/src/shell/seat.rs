@@ -35,7 +35,7 @@ use super::{
 use crate::{
     companion::Means,
     id::{JobId, NodeId},
-    pool::Crew,
+    pool::{Crew, Places},
 };
 
 pub(crate) struct SeatSetup {
@@ -104,13 +104,14 @@ pub(crate) struct Seat {
 }
 
 impl Seat {
-    /// Returns the node's resources, for a job that is public or not.
-    pub(crate) fn means(&self, is_public: bool) -> Means {
+    /// Returns the node's resources for a companion.
+    pub(crate) fn means(&self, is_public: bool, places: Arc<Places>) -> Means {
         Means {
             workers: self.workers,
             memory_bytes: self.member.memory_bytes,
             labels: self.member.labels.clone(),
             is_public,
+            places,
         }
     }
 

@@ -63,7 +63,8 @@ impl Coordination {
         figures.worked = figures.worked.saturating_add(load.ended);
         figures.tasks = figures.tasks.saturating_add(load.ended);
         figures.open_tasks = figures.open_tasks.map(|open| open + (load.busy + load.queued) as u64);
-        figures.times.add_companion(load.busy_ns);
+        let (_, here_ns) = self.places();
+        figures.times.add_companion(load.busy_ns, here_ns);
         let mut window = self.outlook.lock().unwrap_or_else(PoisonError::into_inner);
         figures.outlook = window.note(self.pool.outlook());
         figures.retries += self.rebuilds.get();
@@ -127,6 +128,11 @@ impl Coordination {
         self.companion.as_ref().map(|companion| companion.desk.provider.load()).unwrap_or_default()
     }
 
+    /// Returns the number of workers whose places the companion may use, and their total time.
+    fn places(&self) -> (usize, u64) {
+        self.companion.as_ref().map(|companion| companion.places.workers()).unwrap_or_default()
+    }
+
     /// Returns the job status provided by the companion.
     pub(crate) fn status(&self) -> Option<Status> {
         self.companion.as_ref().and_then(|companion| companion.desk.provider.status())
@@ -155,7 +161,7 @@ impl Coordination {
             figures,
             requests: self.store.requests(),
             latencies: Some(self.store.latencies()),
-            pool: (!last).then(|| pool_now(self.pool.view(), self.load())),
+            pool: (!last).then(|| pool_now(self.pool.view(), self.load(), self.places().0)),
             best: self.pool.variables().score().map(best),
             givers: Some(self.givers.lock().unwrap_or_else(PoisonError::into_inner).most()),
             process: Some(self.probe.process()),
@@ -201,11 +207,11 @@ impl Coordination {
     }
 }
 
-/// Returns the load of a node: of its workers, and of the companion's threads that replace them.
-fn pool_now(view: PoolView, load: Load) -> PoolNow {
+/// Returns the load of a node: of its workers, and of the companion's threads in the places of some workers.
+fn pool_now(view: PoolView, load: Load, places: usize) -> PoolNow {
     let PoolView { workers, idle, queued, waiting, .. } = view;
     let busy = workers.saturating_sub(idle) + load.busy;
-    let (workers, queued) = (workers.max(busy), queued + load.queued);
+    let (workers, queued) = (workers.max(places).max(busy), queued + load.queued);
     let number = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
     PoolNow {
         workers: number(workers),
@@ -243,7 +249,7 @@ mod tests {
     #[test]
     fn workers_with_a_queued_task_are_not_hungry() {
         let view = PoolView { workers: 4, idle: 3, queued: 1, ..PoolView::default() };
-        let now = pool_now(view, Load::default());
+        let now = pool_now(view, Load::default(), 0);
         assert_eq!(now, PoolNow { workers: 4, busy: 1, queued: 1, waiting: 0, hungry: 2 });
     }
 
@@ -252,9 +258,15 @@ mod tests {
         let view = PoolView { workers: 4, idle: 4, ..PoolView::default() };
         let load = |busy, queued| Load { busy, queued, ..Load::default() };
         assert_eq!(
-            pool_now(view, load(2, 1)),
+            pool_now(view, load(2, 1), 0),
             PoolNow { workers: 4, busy: 2, queued: 1, waiting: 0, hungry: 1 }
         );
-        assert_eq!(pool_now(view, load(5, 0)).workers, 5, "while a call takes its place back");
+        assert_eq!(pool_now(view, load(5, 0), 4).workers, 5, "while a call takes its place back");
+        let view = PoolView { workers: 1, idle: 1, ..view };
+        assert_eq!(
+            pool_now(view, load(2, 0), 4),
+            PoolNow { workers: 4, busy: 2, queued: 0, waiting: 0, hungry: 2 },
+            "workers wait in the places"
+        );
     }
 }

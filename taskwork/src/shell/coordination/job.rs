@@ -17,7 +17,7 @@ use super::{Coordination, leaving::Leaving};
 use crate::{
     core::Event,
     id::{Attempt, NodeId, TaskId},
-    pool::Claim,
+    pool::{Claim, Workplace as _},
 };
 
 /// Returns the claim on the workers of a node that follows from the share of a job.
@@ -43,7 +43,11 @@ impl Coordination {
                 Err(_) => return,
             };
             retry.succeeded();
-            self.pool.set_claim(claim_of(record.share));
+            let claim = claim_of(record.share);
+            self.pool.set_claim(claim);
+            if let Some(companion) = &self.companion {
+                companion.places.set_claim(claim);
+            }
             if record.state.is_over() {
                 of_attempt.abort_all();
                 self.notify_driver(Event::JobOver).await;
