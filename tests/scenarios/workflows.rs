@@ -178,6 +178,19 @@ fn nodes_with_small_stores_share_the_calls() {
 }
 
 #[test]
+fn large_data_reaches_other_nodes_in_memory_and_through_files() {
+    let cluster = cluster("mesh");
+    // Chains of 450 KB, which nodes fetch into memory, and of 18 MB, which they fetch into files.
+    for numbers in ["50000", "2000000"] {
+        let input = ["--width", "3", "--length", "3", "--numbers", numbers];
+        let sequential = [&["solve", "--sequential", "--quiet"], &input[..]].concat();
+        let expected = cluster.json("mesh", &sequential).unwrap();
+        let result = cluster.json("mesh", &[&["submit", "--wait"], &input[..]].concat()).unwrap();
+        assert_eq!(result["output"], expected["output"], "{}", cluster.logs());
+    }
+}
+
+#[test]
 fn calls_too_large_for_each_store_wait_for_a_node_with_a_larger_one() {
     let mut cluster = Cluster::shared().unwrap();
     // Each call reads three blocks of 3.2 KB.

@@ -21,8 +21,8 @@ fn write(book: Option<&PathBuf>, line: &str) -> io::Result<()> {
 }
 
 #[task]
-fn begin(chain: u64) -> io::Result<(Vec<u64>, File)> {
-    Ok(((0..1000).map(|place| place * 7 + chain).collect(), File::new("diary", format!("{chain}:"))?))
+fn begin(chain: u64, numbers: u64) -> io::Result<(Vec<u64>, File)> {
+    Ok(((0..numbers).map(|place| place * 7 + chain).collect(), File::new("diary", format!("{chain}:"))?))
 }
 
 #[task]
@@ -94,9 +94,9 @@ impl Chance {
 /// The sum of the numbers of all chains, made by calls in any order, in two ways.
 type Sums = [Data<Vec<u64>>; 2];
 
-fn added(chains: &[(Data<Vec<u64>>, Data<File>)]) -> Sums {
+fn added(chains: &[(Data<Vec<u64>>, Data<File>)], length: usize) -> Sums {
     let numbers: Vec<_> = chains.iter().map(|(numbers, _)| numbers.clone()).collect();
-    let mut updated = Data::new(vec![0; 1000]);
+    let mut updated = Data::new(vec![0; length]);
     for numbers in &numbers {
         add(commute(&mut updated), numbers);
     }
@@ -119,6 +119,9 @@ pub fn mesh(
     /// The number of links of each chain.
     #[arg(default = 12)]
     length: u64,
+    /// The number of numbers of each chain.
+    #[arg(long, default = 1000)]
+    numbers: u64,
     /// A file with the number of links of each chain that may run; by default all.
     #[arg(long, value_name = "FILE")]
     gate: Option<Gate>,
@@ -130,7 +133,7 @@ pub fn mesh(
     #[arg(long)]
     report: Option<PathBuf>,
 ) -> Result<Vec<String>, Box<dyn Error + Send + Sync>> {
-    let mut chains: Vec<_> = (0..width).map(begin).collect();
+    let mut chains: Vec<_> = (0..width).map(|chain| begin(chain, numbers)).collect();
     // The program's further steps depend on its reads.
     let (mut seen, mut sums) = (0, Vec::new());
     let chance = book.as_ref().map(|_| Chance::see()).transpose()?;
@@ -148,7 +151,7 @@ pub fn mesh(
             }
         }
         if place % 3 == 2 && book.is_some() {
-            sums.push(added(&chains));
+            sums.push(added(&chains, usize::try_from(numbers)?));
         }
         if let (1, Some(report)) = (place, &report) {
             chains[0].1.publish(report)?;
