@@ -3,6 +3,7 @@
 use std::{
     collections::BTreeMap,
     env, fs,
+    os::unix::fs::PermissionsExt as _,
     process::{Command, ExitCode, abort},
     thread,
     time::Duration,
@@ -36,6 +37,14 @@ fn update(numbers: &mut Vec<u64>, by: &BTreeMap<String, u64>, name: String) -> R
 
 #[task(isolated)]
 fn read(file: &File) -> Result<String, Error> {
+    Ok(file.read_to_string()?)
+}
+
+/// Changes its read-only input, which is a copy of the process.
+#[task(isolated)]
+fn scribble(file: &File) -> Result<String, Error> {
+    fs::set_permissions(file.path(), fs::Permissions::from_mode(0o600))?;
+    fs::write(file.path(), "changed")?;
     Ok(file.read_to_string()?)
 }
 
@@ -94,7 +103,7 @@ fn ignores_result(number: u64) -> u64 {
 
 fn table() -> Vec<&'static TaskDef> {
     let others = tasks![abort_once, abort_or_not, calls, ignores_result];
-    [&tasks![process, update, read, double, harm][..], &others].concat()
+    [&tasks![process, update, read, scribble, double, harm][..], &others].concat()
 }
 
 fn workflow() -> Workflow {
@@ -111,7 +120,8 @@ fn isolated_call_round_trips_values_and_files() -> Result<(), Error> {
             (*sum.get()?, &numbers.get()?[..], &before.get()?[..]),
             (36, &[11, 12, 13][..], &[1, 2, 3][..])
         );
-        assert_eq!(*read(&file).get()?, "3");
+        assert_eq!((&**scribble(&file).get()?, &**read(&file).get()?), ("changed", "3"));
+        assert_eq!(file.get()?.read_to_string()?, "3");
         assert_ne!(*process().get()?, std::process::id());
         assert_eq!(*process::with().isolated(false).call().get()?, std::process::id());
         let failure = update(&mut numbers, &by, "nine".to_owned()).0.get().expect_err("there is none");

@@ -17,7 +17,7 @@ use nix::unistd::{AccessFlags, eaccess};
 
 use super::{File, Run, tests::file};
 use crate::{
-    Data, TaskDef, Workflow,
+    Data, Main, Program, TaskDef, Workflow,
     encoding::{decode, encode},
     failure::Trouble,
     task, tasks,
@@ -132,8 +132,47 @@ fn corrupt(data: &File) -> io::Result<bool> {
     fs::write(data.path(), "corrupt").map(|()| true)
 }
 
+#[task]
+fn make() -> io::Result<File> {
+    File::new("data", "one")
+}
+
 fn table() -> Vec<&'static TaskDef> {
-    tasks![scribble, content, append, corrupt].to_vec()
+    tasks![scribble, content, append, corrupt, make].to_vec()
+}
+
+/// Reads a version after a task has changed it, and a file of every node on all nodes.
+struct Reads;
+
+impl Program for Reads {
+    type Arguments = PathBuf;
+    type Output = (String, Vec<String>);
+
+    fn tasks() -> Vec<&'static TaskDef> {
+        table()
+    }
+
+    fn run(path: &PathBuf) -> Result<(String, Vec<String>), Box<dyn Error + Send + Sync>> {
+        let data = make();
+        corrupt(&data).get()?;
+        let restored = content(&data).get()?.clone();
+        let installed = Data::new(File::everywhere(path)?);
+        let contents: Vec<_> = (0..9).map(|_| content::with().spread().call(&installed)).collect();
+        let contents = contents.iter().map(|content| Ok(content.get()?.clone()));
+        Ok((restored, contents.collect::<Result<_, crate::Failure>>()?))
+    }
+}
+
+#[test]
+fn changed_version_is_computed_again_and_every_node_reads_its_own_file() -> Result<(), Box<dyn Error>> {
+    let place = tempfile::tempdir()?;
+    let path = installed(place.path(), "genome", 1)?;
+    let report = Main::<Reads>::job(path).nodes(3).run()?;
+    assert_eq!(
+        Main::<Reads>::returned(&report).expect("it succeeds"),
+        ("one".to_owned(), vec!["genome".to_owned(); 9])
+    );
+    Ok(())
 }
 
 fn run(program: impl Fn() -> Result<(), Box<dyn Error + Send + Sync>>) -> Result<(), Box<dyn Error>> {

@@ -5,7 +5,7 @@ use std::{error::Error, fs, io};
 use taskwork_store::testing::Server;
 
 use super::File;
-use crate::{Data, FailureKind, TaskDef, Workflow, WorkflowError, task, tasks};
+use crate::{Data, FailureKind, Main, Program, TaskDef, Workflow, WorkflowError, task, tasks};
 
 type Outcome = Result<(), Box<dyn Error + Send + Sync>>;
 
@@ -56,6 +56,40 @@ fn object_of_a_store_is_read_as_file_and_written() -> Result<(), Box<dyn Error>>
     // One look-up and one transfer serve all readers.
     let requests = server.state().requests.iter().filter(|request| request.contains("/in/")).count();
     assert_eq!(requests, 2 * 2 * 2);
+    Ok(())
+}
+
+/// Publishes an object in another form.
+struct Uppers;
+
+impl Program for Uppers {
+    type Arguments = Vec<(String, String)>;
+    type Output = u64;
+
+    fn tasks() -> Vec<&'static TaskDef> {
+        table()
+    }
+
+    fn run(uris: &Vec<(String, String)>) -> Result<u64, Box<dyn Error + Send + Sync>> {
+        let bytes: Vec<_> = uris.iter().map(|(from, to)| upper(&File::at(from)).publish_to(to)).collect();
+        Ok(bytes.iter().map(|bytes| Ok(*bytes.get()?)).sum::<Result<u64, crate::Failure>>()?)
+    }
+}
+
+#[test]
+fn objects_are_fetched_and_published_once_on_several_nodes() -> Result<(), Box<dyn Error>> {
+    let server = Server::start()?;
+    let uris: Vec<_> = (0..9).map(|number| format!("{}/{number}", server.place())).collect();
+    server.state().objects.extend((0..9).map(|number| (format!("/{number}"), b"text".to_vec())));
+    let pairs = uris.iter().map(|uri| (uri.clone(), format!("{uri}.out"))).collect();
+    let report = Main::<Uppers>::job(pairs).nodes(3).run()?;
+    assert_eq!(Main::<Uppers>::returned(&report).expect("it succeeds"), 9 * 4);
+    let state = server.state();
+    assert!((0..9).all(|number| state.objects[&format!("/{number}.out")] == b"TEXT"));
+    for method in ["HEAD", "GET", "PUT"] {
+        let requests = state.requests.iter().filter(|request| request.starts_with(method)).count();
+        assert_eq!(requests, 9, "{method}: {:?}", state.requests);
+    }
     Ok(())
 }
 

@@ -34,7 +34,7 @@ use tokio::{
 
 use super::{
     places::Places,
-    shares::{Claim, PoolNumber, Shares},
+    shares::{Claim, PoolNumber, Recall, Shares},
 };
 
 /// A pool in which the workers of a crew can work.
@@ -43,8 +43,9 @@ pub(crate) trait Workplace: Send + Sync {
     fn waiting(&self) -> usize;
     /// Sets the number of workers that it may have, and whether they have other pools to work in.
     fn allot(&self, slots: usize, shared: bool);
-    /// Asks a worker to leave after its task, or at its next `migrate()`.
-    fn recall(&self, worker: usize);
+    /// Asks a worker to leave after its task, or at its next `migrate()`. `for_task` is whether a task waits for it
+    /// elsewhere, and not a companion.
+    fn recall(&self, worker: usize, for_task: bool);
     /// Prepares for the arrival of a worker, and cancels its recall.
     fn welcome(&self, worker: usize);
     /// Works in the pool until it is closed or, if workers are [shared](Self::allot), until there is no task or the
@@ -365,9 +366,10 @@ impl Desk {
                 self.woken.notify_waiters();
             }
         } else {
-            while let Some((pool, worker)) = shares.recall(self.now(), waiting) {
-                if let Some(place) = pools.get(&pool) {
-                    place.pool.recall(worker);
+            while let Some(Recall { worker, from, to }) = shares.recall(self.now(), waiting) {
+                let for_task = pools.get(&to).is_some_and(|place| !place.pool.is_waiting_room());
+                if let Some(place) = pools.get(&from) {
+                    place.pool.recall(worker, for_task);
                 }
             }
         }
@@ -481,7 +483,7 @@ mod tests {
             self.slots.store(slots, Relaxed);
         }
 
-        fn recall(&self, _: usize) {}
+        fn recall(&self, _: usize, _: bool) {}
 
         fn welcome(&self, _: usize) {}
 

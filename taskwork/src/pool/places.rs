@@ -11,11 +11,12 @@
 //! ```
 //!
 //! If the node works on no other job, its idle workers wait here, so that work starts without a delay. A recalled place is
-//! returned when the thread that uses it has completed its piece of work. The lock of the crew is taken
+//! returned when the thread that uses it has completed its piece of work; to run a task, the worker leaves at once, since the
+//! companion's work may depend on the task. The lock of the crew is taken
 //! before that of the places; none is held while the companion is notified.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     fmt,
     pin::Pin,
     sync::{
@@ -62,8 +63,8 @@ struct State {
     claim: Claim,
     /// The parked workers.
     here: BTreeSet<usize>,
-    /// Those of them that other jobs are entitled to.
-    recalled: BTreeSet<usize>,
+    /// Those of them that others are entitled to, and whether they run a task there.
+    recalled: BTreeMap<usize, bool>,
     used: usize,
     /// Whether there are other jobs to work for.
     is_shared: bool,
@@ -83,7 +84,7 @@ impl State {
     }
 
     fn must_leave(&self, worker: usize) -> bool {
-        self.is_closed || (self.is_spare() && self.recalled.contains(&worker))
+        self.is_closed || self.recalled.get(&worker).is_some_and(|&for_task| for_task || self.is_spare())
     }
 
     fn ns_until(&self, now: Instant) -> u64 {
@@ -270,9 +271,9 @@ impl Workplace for Places {
         }
     }
 
-    fn recall(&self, worker: usize) {
+    fn recall(&self, worker: usize, for_task: bool) {
         let mut state = self.lock();
-        if state.here.contains(&worker) && state.recalled.insert(worker) {
+        if state.here.contains(&worker) && state.recalled.insert(worker, for_task) != Some(for_task) {
             self.update_limit(&state);
             drop(state);
             self.wake();
@@ -338,20 +339,22 @@ mod tests {
         places
     }
 
-    /// A pool without tasks.
+    /// A pool with a number of tasks.
     #[derive(Default)]
-    struct Empty {
+    struct Tasks {
+        waiting: AtomicUsize,
         post: OnceLock<Post>,
     }
 
-    impl Workplace for Empty {
+    impl Workplace for Tasks {
         fn waiting(&self) -> usize {
-            0
+            self.waiting.load(Relaxed)
         }
         fn allot(&self, _: usize, _: bool) {}
-        fn recall(&self, _: usize) {}
+        fn recall(&self, _: usize, _: bool) {}
         fn welcome(&self, _: usize) {}
         fn stint(self: Arc<Self>, _: usize) -> Stint {
+            self.waiting.store(0, Relaxed);
             Stint::Over
         }
         fn enlist(&self, post: Post) {
@@ -360,8 +363,8 @@ mod tests {
         fn set_claim(&self, _: Claim) {}
     }
 
-    fn add_job(crew: &Crew) -> Arc<Empty> {
-        let pool = Arc::new(Empty::default());
+    fn add_job(crew: &Crew) -> Arc<Tasks> {
+        let pool = Arc::new(Tasks::default());
         drop(crew.add(Claim::default(), Arc::clone(&pool) as Arc<dyn Workplace>));
         pool
     }
@@ -427,6 +430,25 @@ mod tests {
         for pool in pools {
             pool.post.get().unwrap().leave();
         }
+        crew.join();
+    }
+
+    #[test]
+    fn task_gets_a_worker_although_all_places_are_used() {
+        let crew = Crew::start(2).unwrap();
+        let pool = add_job(&crew);
+        let places = open(&crew, Claim::default());
+        wait_until("all workers come", || places.limit() == 2);
+        places.set_used(2);
+        pool.waiting.store(1, Relaxed);
+        wait_until("the task has run", || {
+            // The crew does this periodically.
+            pool.post.get().unwrap().offer(true);
+            pool.waiting.load(Relaxed) == 0
+        });
+        wait_until("the worker comes back", || places.limit() == 2);
+        places.close();
+        pool.post.get().unwrap().leave();
         crew.join();
     }
 

@@ -73,6 +73,14 @@ struct Stint {
     recalled: Option<Duration>,
 }
 
+/// A worker that should leave its pool, because another one is entitled to it.
+#[derive(Debug)]
+pub(super) struct Recall {
+    pub(super) worker: usize,
+    pub(super) from: PoolNumber,
+    pub(super) to: PoolNumber,
+}
+
 impl Claim {
     fn ticks(self, time: Duration) -> u64 {
         let us = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
@@ -140,11 +148,7 @@ impl Shares {
     }
 
     /// Returns a worker that should leave its pool because another one is entitled to it.
-    pub(super) fn recall(
-        &mut self,
-        now: Duration,
-        waiting: impl Fn(PoolNumber) -> usize,
-    ) -> Option<(PoolNumber, usize)> {
+    pub(super) fn recall(&mut self, now: Duration, waiting: impl Fn(PoolNumber) -> usize) -> Option<Recall> {
         self.look(now, &waiting);
         let is_coming = |stint: &Stint| stint.recalled.is_some_and(|at| now < at + RECALL_AGAIN);
         let coming = self.workers.iter().flatten().filter(|stint| is_coming(stint)).count();
@@ -174,7 +178,7 @@ impl Shares {
             return None;
         }
         self.workers[worker] = Some(Stint { recalled: Some(now), ..stint });
-        Some((stint.pool, worker))
+        Some(Recall { worker, from: stint.pool, to: wanted })
     }
 
     /// Returns the number of workers that a pool would have now if it had enough tasks: its own and the vacant ones,

@@ -44,8 +44,8 @@ impl Bench {
                 self.leave(worker);
             }
         }
-        while let Some((pool, worker)) = self.shares.recall(self.now, self.waiting()) {
-            assert_eq!(self.at[worker], Some(pool));
+        while let Some(Recall { worker, from, .. }) = self.shares.recall(self.now, self.waiting()) {
+            assert_eq!(self.at[worker], Some(from));
             self.leave(worker);
         }
         for worker in 0..self.at.len() {

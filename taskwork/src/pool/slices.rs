@@ -122,8 +122,8 @@ impl<T: Task> Workplace for Slices<T> {
         self.look.notify_waiters();
     }
 
-    fn recall(&self, worker: usize) {
-        self.pool.recall(worker);
+    fn recall(&self, worker: usize, for_task: bool) {
+        self.pool.recall(worker, for_task);
     }
 
     fn welcome(&self, worker: usize) {

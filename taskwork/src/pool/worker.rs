@@ -43,7 +43,7 @@ impl<T: Task> Workplace for Pool<T> {
         }
     }
 
-    fn recall(&self, worker: usize) {
+    fn recall(&self, worker: usize, _: bool) {
         self.queue.recall(worker, &self.signals);
     }
 
