@@ -138,8 +138,11 @@ impl Places {
     /// Sets the number of pieces of work that wait for a thread.
     pub fn set_waiting(&self, waiting: usize) {
         let before = self.waiting.swap(waiting, Relaxed);
-        if let Some(post) = self.post.get().filter(|_| waiting > before) {
-            post.offer(before == 0);
+        let (used, limit) = (self.used.load(Relaxed), self.limit());
+        let is_missing = |waiting| used + waiting > limit;
+        // A worker that leaves just now looks for waiting work afterwards.
+        if let Some(post) = self.post.get().filter(|_| waiting > before && is_missing(waiting)) {
+            post.offer(!is_missing(before));
         }
     }
 
