@@ -41,7 +41,7 @@ pub(crate) struct Queue {
     pub(super) changed: Notifier,
     deadlines: Arc<Deadlines>,
     /// The places of the node's workers, unless the program runs without a node.
-    places: OnceLock<Arc<Places>>,
+    places: OnceLock<Places>,
     pub(crate) platform: Platform,
 }
 
@@ -146,8 +146,8 @@ impl Queue {
     }
 
     /// Computes only in these places of the node's workers.
-    pub(crate) fn use_places(self: &Arc<Self>, places: &Arc<Places>) {
-        if self.places.set(Arc::clone(places)).is_ok() {
+    pub(crate) fn use_places(self: &Arc<Self>, places: &Places) {
+        if self.places.set(places.clone()).is_ok() {
             let queue = Arc::downgrade(self);
             places.open(move || {
                 let Some(queue) = queue.upgrade() else { return };
@@ -160,7 +160,7 @@ impl Queue {
 
     /// Takes a waiting call, if another thread may compute.
     fn take(&self, state: &mut State) -> Option<Waiting> {
-        let limit = self.places.get().map_or(state.workers, |places| places.limit());
+        let limit = self.places.get().map_or(state.workers, Places::limit);
         let next = if state.busy.threads < limit { state.waiting.pop_front() } else { None };
         if next.is_some() {
             state.busy.add();

@@ -51,6 +51,7 @@ mod content;
 mod desk;
 mod journal;
 mod objects;
+mod places;
 mod status;
 
 use std::{
@@ -69,16 +70,17 @@ pub use self::{
     content::{ObjectContent, ObjectHasher, ObjectName, ObjectNameError},
     journal::{Journal, JournalError, Written},
     objects::{FetchError, Fetching, Objects, Offer},
+    places::Places,
     status::{JobStatus, Load, StatusProvider},
 };
 pub(crate) use self::{
     desk::Desk,
     journal::Request as JournalRequest,
     objects::{Exchange, Owners, Work},
+    places::Supply,
     status::highest,
 };
 use crate::id::{JobId, NodeId};
-pub use crate::pool::Places;
 
 /// The maximum size of a message to a companion, in bytes.
 pub(crate) const COMPANION_MESSAGE_BYTES_MAX: usize = 1 << 20;
@@ -148,7 +150,7 @@ pub(crate) struct Means {
     pub(crate) labels: Labels,
     /// Whether the job runs on a cluster.
     pub(crate) is_public: bool,
-    pub(crate) places: Arc<Places>,
+    pub(crate) places: Places,
 }
 
 impl CompanionContext {
@@ -180,7 +182,7 @@ impl CompanionContext {
 
     /// Returns the places of workers that this companion may use for computing threads of its own. They have the weight and
     /// the priority of the job, like its tasks. The function given to [`Places::open`] must not own this context.
-    pub fn places(&self) -> &Arc<Places> {
+    pub fn places(&self) -> &Places {
         &self.means.places
     }
 

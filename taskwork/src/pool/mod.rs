@@ -66,13 +66,14 @@ pub(crate) use self::{
     crashes::Crashes,
     crew::{Crew, Workers, Workplace},
     lineage::Lineage,
+    places::Places,
     shares::Claim,
     signals::Signals,
     slices::Slices,
     variables::{Source, Unpublished, VariableTable},
     work::{Merged, PoolFault, Work, merge},
 };
-pub use self::{places::Places, slices::Pace, wakers::Waker};
+pub use self::{slices::Pace, wakers::Waker};
 use crate::{
     companion::{Companion, Handle, Run},
     config::Limits,

@@ -35,14 +35,14 @@ use super::{
     crew::{Desk, Post, Stint, Workplace},
     shares::Claim,
 };
+use crate::companion::Supply;
 
 /// The time for which a worker of several jobs stays although its place is not used: the next piece of work may depend on the
 /// last one.
 const UNUSED_FOR: Duration = Duration::from_millis(1);
 
-/// The places of workers that a companion may use for threads of its own: see
-/// [`CompanionContext::places`](crate::companion::CompanionContext::places).
-pub struct Places {
+/// The places of the workers of a crew for one companion: see [`companion::Places`](crate::companion::Places).
+pub(crate) struct Places {
     desk: Arc<Desk>,
     /// Whether time is virtual.
     is_sliced: bool,
@@ -114,53 +114,6 @@ impl Places {
             post: OnceLock::new(),
             on_granted: OnceLock::new(),
         })
-    }
-
-    /// Lets workers come, and calls a function after each arrival, on another thread. The function may take locks that are
-    /// held during calls of the other methods. Further calls have no effect.
-    pub fn open(self: &Arc<Self>, on_granted: impl Fn() + Send + Sync + 'static) {
-        if self.on_granted.set(Box::new(on_granted)).is_ok() {
-            let claim = self.lock().claim;
-            // The places end with the companion, whose work is not awaited.
-            drop(self.desk.add(claim, Arc::clone(self) as Arc<dyn Workplace>));
-            if self.lock().is_closed {
-                self.close();
-            }
-        }
-    }
-
-    /// Returns the maximum number of threads that may compute now. A thread that computes while the number decreases
-    /// completes its piece of work.
-    pub fn limit(&self) -> usize {
-        self.limit.load(Relaxed)
-    }
-
-    /// Sets the number of pieces of work that wait for a thread.
-    pub fn set_waiting(&self, waiting: usize) {
-        let before = self.waiting.swap(waiting, Relaxed);
-        let (used, limit) = (self.used.load(Relaxed), self.limit());
-        let is_missing = |waiting| used + waiting > limit;
-        // A worker that leaves just now looks for waiting work afterwards.
-        if let Some(post) = self.post.get().filter(|_| waiting > before && is_missing(waiting)) {
-            post.offer(!is_missing(before));
-        }
-    }
-
-    /// Sets the number of computing threads. Cheap if it has not changed since the last call.
-    pub fn set_used(&self, used: usize) {
-        if self.used.load(Relaxed) == used {
-            return;
-        }
-        let mut state = self.lock();
-        self.used.store(used, Relaxed);
-        state.used = used;
-        state.changes += 1;
-        let looks = state.is_shared && state.looking == 0;
-        let must_wake = state.is_spare() && (looks || !state.recalled.is_empty());
-        drop(state);
-        if must_wake {
-            self.wake();
-        }
     }
 
     /// Returns the number of workers here, and the total time that workers have spent here.
@@ -260,6 +213,49 @@ impl Places {
     }
 }
 
+impl Supply for Places {
+    fn open(self: Arc<Self>, on_granted: Box<dyn Fn() + Send + Sync>) {
+        if self.on_granted.set(on_granted).is_ok() {
+            let claim = self.lock().claim;
+            // The places end with the companion, whose work is not awaited.
+            drop(self.desk.add(claim, Arc::clone(&self) as Arc<dyn Workplace>));
+            if self.lock().is_closed {
+                self.close();
+            }
+        }
+    }
+
+    fn limit(&self) -> usize {
+        self.limit.load(Relaxed)
+    }
+
+    fn set_waiting(&self, waiting: usize) {
+        let before = self.waiting.swap(waiting, Relaxed);
+        let (used, limit) = (self.used.load(Relaxed), self.limit());
+        let is_missing = |waiting| used + waiting > limit;
+        // A worker that leaves just now looks for waiting work afterwards.
+        if let Some(post) = self.post.get().filter(|_| waiting > before && is_missing(waiting)) {
+            post.offer(!is_missing(before));
+        }
+    }
+
+    fn set_used(&self, used: usize) {
+        if self.used.load(Relaxed) == used {
+            return;
+        }
+        let mut state = self.lock();
+        self.used.store(used, Relaxed);
+        state.used = used;
+        state.changes += 1;
+        let looks = state.is_shared && state.looking == 0;
+        let must_wake = state.is_spare() && (looks || !state.recalled.is_empty());
+        drop(state);
+        if must_wake {
+            self.wake();
+        }
+    }
+}
+
 impl Workplace for Places {
     fn waiting(&self) -> usize {
         self.waiting.load(Relaxed)
@@ -338,7 +334,7 @@ mod tests {
 
     fn open(crew: &Crew, claim: Claim) -> Arc<Places> {
         let places = crew.places(claim, false);
-        places.open(|| {});
+        Arc::clone(&places).open(Box::new(|| {}));
         places
     }
 
@@ -381,7 +377,7 @@ mod tests {
         let time = places.workers().1;
         wait_until("their time is counted", || places.workers().1 > time);
         places.close();
-        assert_eq!(places.limit(), 0);
+        wait_until("all workers leave", || places.limit() == 0);
         pool.post.get().unwrap().leave();
         crew.join();
     }
@@ -461,7 +457,7 @@ mod tests {
         let pool = add_job(&crew);
         let places = crew.places(Claim::default(), false);
         places.close();
-        places.open(|| {});
+        Arc::clone(&places).open(Box::new(|| {}));
         pool.post.get().unwrap().leave();
         crew.join();
         assert_eq!(places.limit(), 0);

@@ -57,7 +57,7 @@ impl Host {
     pub(crate) fn start(
         (run, stage): (Run, Stage),
         job: &JobId,
-        (node, means): (NodeId, Means),
+        (node, means, places): (NodeId, Means, Arc<Places>),
         (desk, journal): (Arc<Desk>, Journal),
         (dispatch, bulk): (Option<&Dispatch>, Option<&Bulk>),
     ) -> Self {
@@ -70,7 +70,6 @@ impl Host {
         });
         let exchange = bulk.map(|bulk| Arc::new(bulk.downgrade()) as Arc<dyn Exchange>);
         let objects = Objects::new(Arc::clone(&desk), exchange);
-        let places = Arc::clone(&means.places);
         let context =
             CompanionContext::new(job.clone(), (node, means), Arc::clone(&desk), outbox, journal, objects);
         let host = Self { desk, places, end: Arc::default() };

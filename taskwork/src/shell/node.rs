@@ -32,7 +32,7 @@ use super::{
     transport::bulk::Offer,
 };
 use crate::{
-    companion::{Desk, Journal, Stage},
+    companion::{Desk, Journal, Places, Stage, Supply},
     config::Limits,
     core::{self, Departure, Event},
     erased::{Kind, OpenError, PoolSetup},
@@ -155,9 +155,10 @@ impl RunningNode {
         let line = seat.dispatch.as_ref().map(|dispatch| dispatch.open(job.number(), desk.clone()));
         let companion = run.zip(desk).map(|(run, desk)| {
             let places = seat.crew.places(part.claim, run.1 == Stage::Here);
-            let who = (seat.node, seat.means(part.visibility.is_public(), places));
+            let means =
+                seat.means(part.visibility.is_public(), Places(Arc::clone(&places) as Arc<dyn Supply>));
             let network = (seat.dispatch.as_ref(), seat.bulk.as_ref());
-            Arc::new(Host::start(run, job, who, (desk, journal), network))
+            Arc::new(Host::start(run, job, (seat.node, means, places), (desk, journal), network))
         });
         let channels = Channels {
             events: events_in,

@@ -33,9 +33,9 @@ use super::{
     },
 };
 use crate::{
-    companion::Means,
+    companion::{Means, Places},
     id::{JobId, NodeId},
-    pool::{Crew, Places},
+    pool::Crew,
 };
 
 pub(crate) struct SeatSetup {
@@ -105,7 +105,7 @@ pub(crate) struct Seat {
 
 impl Seat {
     /// Returns the node's resources for a companion.
-    pub(crate) fn means(&self, is_public: bool, places: Arc<Places>) -> Means {
+    pub(crate) fn means(&self, is_public: bool, places: Places) -> Means {
         Means {
             workers: self.workers,
             memory_bytes: self.member.memory_bytes,
