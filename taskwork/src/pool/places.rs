@@ -160,6 +160,10 @@ impl Places {
         state.here.remove(&worker);
         state.recalled.remove(&worker);
         self.update_limit(state);
+        // The other workers wait without a limit if their places were used when they looked last.
+        if state.is_shared && state.is_spare() {
+            self.wake();
+        }
     }
 
     /// Returns whether a place was unused since an earlier number of changes, and there is no work for it.
