@@ -228,7 +228,7 @@ fn submit_commands(cluster: &Cluster, name: &str, weight: &str) {
 
 #[test]
 fn calls_of_workflows_share_workers_by_weight() {
-    const WORKERS: usize = 2;
+    const WORKERS: i32 = 2;
     let mut cluster = Cluster::shared().unwrap();
     cluster.start_nodes("flow", 1, &["--workers", &WORKERS.to_string()]).unwrap();
     submit_commands(&cluster, "light", "1");
@@ -247,7 +247,7 @@ fn calls_of_workflows_share_workers_by_weight() {
         *running += if line.starts_with('+') { 1 } else { -1 };
         Some(*running)
     }));
-    assert!(running.max() <= Some(WORKERS as i32 + 1), "{text}");
+    assert!(running.max() <= Some(WORKERS + 1), "{text}");
     let count = |line: &str| text[before..].lines().filter(|one| *one == line).count();
     let (light, heavy) = (count("+light"), count("+heavy"));
     let share = heavy as f64 / (light + heavy) as f64;
