@@ -334,7 +334,7 @@ fn coordination(seat: &Seat, part: &Part, channels: Channels) -> Coordination {
         pool: Arc::clone(pool),
         others: Arc::clone(&seat.others),
         expired: Arc::clone(&seat.expired),
-        cordoned: seat.cordoned.clone(),
+        cordoned: Arc::clone(&seat.cordoned),
         events,
         letters,
         publish: Arc::default(),

@@ -6,11 +6,7 @@ use std::{
     sync::{Arc, atomic::AtomicU64},
 };
 
-use tokio::{
-    sync::{Notify, watch},
-    task::JoinSet,
-    time,
-};
+use tokio::{sync::Notify, task::JoinSet, time};
 use zk::{
     ClusterPaths, Labels, Release, Session, Store,
     membership::{self, Change, Member, MemberWatch},
@@ -23,7 +19,7 @@ use super::{
     coordination::Resigned,
     dispatch::Dispatch,
     errors::SeatError,
-    latch::Latch,
+    latch::{Flag, Latch},
     platform::{Endpoint, Probe},
     pulse::Pulse,
     roster::{Known, Members, Roster},
@@ -93,7 +89,7 @@ pub(crate) struct Seat {
     /// Notified when an operator has asked this node to leave.
     pub(crate) asked_to_leave: Arc<Notify>,
     /// Whether an operator has cordoned this node: then it starts no job and takes no more tasks.
-    pub(crate) cordoned: watch::Receiver<bool>,
+    pub(crate) cordoned: Arc<Flag>,
     /// Set when the session is over.
     pub(crate) expired: Arc<Latch>,
     loops: JoinSet<()>,
@@ -154,9 +150,9 @@ impl Seat {
         let (roster, peers) = (Arc::clone(&others), peers.unwrap_or_default());
         let keeper = RosterKeeper { node, release, near, records_read_max, peers, others: roster };
         loops.spawn(keeper.keep(Arc::clone(&store), cluster.clone()));
-        let (cordon, cordoned) = watch::channel(is_cordoned);
+        let cordoned = Arc::new(Flag::new(is_cordoned));
         loops.spawn(watch_for_drain(Arc::clone(&store), cluster.clone(), node, Arc::clone(&asked_to_leave)));
-        loops.spawn(watch_for_cordon(Arc::clone(&store), cluster.clone(), node, cordon));
+        loops.spawn(watch_for_cordon(Arc::clone(&store), cluster.clone(), node, Arc::clone(&cordoned)));
         loops.spawn(crew.keep_balance());
         let (expired, mut session) = (Arc::<Latch>::default(), store.session());
         let expires = Arc::clone(&expired);
@@ -397,15 +393,10 @@ async fn watch_for_drain(store: Arc<dyn Store>, cluster: ClusterPaths, node: Nod
 }
 
 /// Sends whether an operator has cordoned this node.
-async fn watch_for_cordon(
-    store: Arc<dyn Store>,
-    cluster: ClusterPaths,
-    node: NodeId,
-    cordoned: watch::Sender<bool>,
-) {
+async fn watch_for_cordon(store: Arc<dyn Store>, cluster: ClusterPaths, node: NodeId, cordoned: Arc<Flag>) {
     let path = cluster.cordon(&node.to_string());
     let on = |is_cordoned| {
-        if cordoned.send_if_modified(|before| std::mem::replace(before, is_cordoned) != is_cordoned) {
+        if cordoned.change(is_cordoned) {
             tracing::info!(%node, is_cordoned, "an operator has cordoned or uncordoned this node");
         }
     };

@@ -109,7 +109,7 @@ pub(crate) async fn serve(setup: &ServeSetup, mut leave: Leave) -> Result<(), Se
         setup.jobs.send_if_modified(|jobs| std::mem::take(jobs) != 0);
         let node = seat.node;
         setup.pulse.clear_seat();
-        let is_cordoned = *seat.cordoned.borrow();
+        let is_cordoned = seat.cordoned.is_set();
         if matches!(fate, Ok(Fate::Stuck)) {
             lingering.add(Box::new(seat.crew.out()));
         }

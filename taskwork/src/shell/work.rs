@@ -235,7 +235,7 @@ impl SeatJobs<'_> {
         let is_exclusive = self.active.iter().any(|active| active.share.exclusive);
         let waits_for_workers = self.closing.iter().any(|closing| closing.overdue);
         self.intent == Intent::Stay
-            && !*self.seat.cordoned.borrow()
+            && !self.seat.cordoned.is_set()
             && self.end.is_none()
             && self.setup.workers > 0
             && self.opening.is_none()
@@ -250,8 +250,7 @@ impl SeatJobs<'_> {
     /// All branches are cancel safe: nothing is lost when another branch completes first.
     async fn wait(&mut self, leave: &mut Leave) -> Input {
         // Marked as seen before it is used, so that no change is missed.
-        let mut cordoned = self.seat.cordoned.clone();
-        cordoned.mark_unchanged();
+        let (cordoned, is_cordoned) = (Arc::clone(&self.seat.cordoned), self.seat.cordoned.is_set());
         let may_begin = self.may_begin();
         // The active jobs detect the expiry themselves.
         let looks_at_session = self.active.is_empty() && self.end.is_none();
@@ -280,7 +279,7 @@ impl SeatJobs<'_> {
             biased;
             Some(within) = leave.recv() => Input::LeaveRequested(within),
             () = asked.notified() => Input::OperatorRequest,
-            Ok(()) = cordoned.changed() => Input::Cordon,
+            _ = cordoned.changed(is_cordoned) => Input::Cordon,
             () = expired.wait(), if looks_at_session => Input::Expired,
             place = next_ended(&mut self.active) => Input::Ended(place),
             (place, ()) = silent => Input::Silent(place),
@@ -371,7 +370,7 @@ impl SeatJobs<'_> {
 
     /// Gives up a job that is being opened if the node was cordoned.
     fn on_cordon(&mut self) {
-        if *self.seat.cordoned.borrow() {
+        if self.seat.cordoned.is_set() {
             self.opening = None;
         }
     }

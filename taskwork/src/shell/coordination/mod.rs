@@ -69,7 +69,12 @@ pub(crate) use self::{
     suggestions::LOOKS_MAX,
 };
 use super::{
-    clock::Clock, companion::Host, givers::Givers, latch::Latch, platform::Probe, roster::Members,
+    clock::Clock,
+    companion::Host,
+    givers::Givers,
+    latch::{Flag, Latch},
+    platform::Probe,
+    roster::Members,
     timeline::Timeline,
 };
 use crate::{
@@ -100,7 +105,7 @@ pub(crate) struct Coordination {
     /// Set when the session is over.
     pub(crate) expired: Arc<Latch>,
     /// As in [`Seat`](super::seat::Seat).
-    pub(crate) cordoned: watch::Receiver<bool>,
+    pub(crate) cordoned: Arc<Flag>,
     /// Events for the driver.
     pub(crate) events: mpsc::Sender<Event>,
     /// Letters for the driver, with their senders.
@@ -256,14 +261,10 @@ impl Coordination {
 
     /// Notifies the driver whether the node is cordoned, now and after each change.
     async fn follow_cordon(self: Arc<Self>) {
-        let mut cordoned = self.cordoned.clone();
+        let mut is_cordoned = self.cordoned.is_set();
         loop {
-            let is_cordoned = *cordoned.borrow_and_update();
             self.notify_driver(Event::Cordon { is_cordoned }).await;
-            // Closed with the seat.
-            if cordoned.changed().await.is_err() {
-                return;
-            }
+            is_cordoned = self.cordoned.changed(is_cordoned).await;
         }
     }
 
