@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 /// The number of words: doubles have bits from 2^-1074 to 2^1023, and 2^77 of them do not overflow.
 const WORDS: usize = 34;
 
-/// The number of bits of the significand of a double, and the mask of those that it stores.
+/// The number of bits of the significand of a double. All bits except the highest one are stored: `STORED` is their mask.
 const SIGNIFICAND: usize = 53;
 const STORED: u64 = (1 << (SIGNIFICAND - 1)) - 1;
 

@@ -162,7 +162,7 @@ impl Space {
     /// Replaces parts of a space: each list of values and each file.
     ///
     /// # Errors
-    /// Those of `with`.
+    /// If `with` fails.
     pub(crate) fn try_map<E>(self, with: &mut impl FnMut(Self) -> Result<Self, E>) -> Result<Self, E> {
         let mut mapped = |Axes { names, spaces }: Axes| {
             let spaces = spaces.into_iter().map(|space| space.try_map(with)).collect::<Result<_, E>>()?;
@@ -188,7 +188,7 @@ impl Space {
     /// Checks the numbers of points, which are known once files are read.
     ///
     /// # Errors
-    /// The place of the first part with too many points, or of a zip whose axes differ.
+    /// If a part has too many points, or the axes of a zip have different numbers of points. The text names the part.
     pub(crate) fn check_len(&self) -> Result<(), String> {
         self.check_len_at("arguments")?;
         if self.len() > CALLS_MAX {

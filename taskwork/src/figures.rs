@@ -84,8 +84,8 @@ impl WorkerTimes {
         self.looking_ns.saturating_add(self.starting_ns)
     }
 
-    /// Adds the time in which a companion computed, and that of the workers whose places it could use. Not all
-    /// companions use such places, so the companion's time may exceed it.
+    /// Adds the time in which a companion computed, and that of the workers that lent it their places. Not all companions
+    /// use such places, so the companion's time may exceed it.
     pub(crate) fn add_companion(&mut self, ns: u64, places_ns: u64) {
         self.looking_ns = self.looking_ns.saturating_add(places_ns);
         let looking = ns.min(self.looking_ns);

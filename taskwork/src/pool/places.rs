@@ -1,8 +1,8 @@
 //! The places of workers that a companion uses for threads of its own.
 //!
 //! A companion may run work of its job on its own threads, such as the calls of a workflow. Each computing thread uses the
-//! place of a worker, whose thread is parked during this stint. So a node has as many computing threads as workers, and
-//! the shares of jobs apply to this work like to tasks.
+//! place of a worker, and the thread of that worker is parked during this stint. So a node has as many computing threads as
+//! workers, and the shares of jobs apply to this work like to tasks.
 //!
 //! ```text
 //!   work waits ──offer──▶ crew ──stint──▶ one more place ──▶ a thread of the companion computes
@@ -12,8 +12,9 @@
 //!
 //! If the node works on no other job, its idle workers wait here, so that work starts without a delay. A recalled place is
 //! returned when the thread that uses it has completed its piece of work; to run a task, the worker leaves at once, since the
-//! companion's work may depend on the task. The lock of the crew is taken
-//! before that of the places; none is held while the companion is notified.
+//! companion's work may depend on the task.
+//!
+//! The lock of the crew is taken before that of the places; none is held while the companion is notified.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -63,7 +64,7 @@ struct State {
     claim: Claim,
     /// The parked workers.
     here: BTreeSet<usize>,
-    /// Those of them that others are entitled to, and whether they run a task there.
+    /// The parked workers that others are entitled to, and whether they will run a task there.
     recalled: BTreeMap<usize, bool>,
     used: usize,
     /// Whether there are other jobs to work for.
@@ -122,7 +123,7 @@ impl Places {
         (state.here.len(), state.ns_until(Instant::now()))
     }
 
-    /// Sends all workers back, also those whose places are used.
+    /// Sends all workers back, also from places that are used.
     pub(crate) fn close(&self) {
         self.lock().is_closed = true;
         if let Some(post) = self.post.get() {
@@ -221,7 +222,7 @@ impl Supply for Places {
     fn open(self: Arc<Self>, on_granted: Box<dyn Fn() + Send + Sync>) {
         if self.on_granted.set(on_granted).is_ok() {
             let claim = self.lock().claim;
-            // The places end with the companion, whose work is not awaited.
+            // Nobody waits for the workers: the places end with the companion.
             drop(self.desk.add(claim, Arc::clone(&self) as Arc<dyn Workplace>));
             if self.lock().is_closed {
                 self.close();
@@ -397,7 +398,11 @@ mod tests {
         places[0].set_used(2);
         places[0].set_waiting(0);
         places[1].set_waiting(1);
-        thread::sleep(2 * UNUSED_FOR);
+        wait_until("one worker is recalled", || {
+            // The crew does this periodically.
+            places[1].post.get().unwrap().offer(true);
+            places[0].limit() == 1
+        });
         assert_eq!(places[0].workers().0, 2, "their places are used");
         places[0].set_used(0);
         wait_until("one worker goes to the other job", || places[1].limit() > 0);

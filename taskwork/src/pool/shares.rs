@@ -193,9 +193,8 @@ impl Shares {
         if self.pools.keys().any(comes_first) {
             return free;
         }
-        let rivals = self.pools.values().filter(|other| other.claim.priority == priority);
-        let weights: u64 = rivals.map(|other| u64::from(other.claim.weight)).sum();
         let available = self.available();
+        let weights = self.weights_with(pool, &waiting);
         let fair = (available as u64 * u64::from(share.claim.weight)).div_ceil(weights.max(1));
         free.max(usize::try_from(fair).unwrap_or(usize::MAX)).min(available)
     }
@@ -210,14 +209,19 @@ impl Shares {
     /// Returns whether a pool has more workers than its share among the pools with tasks. A pool with exactly its share
     /// keeps it, even if its clock is ahead.
     fn has_more_than_its_share(&self, pool: PoolNumber, waiting: &impl Fn(PoolNumber) -> usize) -> bool {
-        let Claim { weight, priority } = self.pools[&pool].claim;
-        let is_rival = |(other, share): &(&PoolNumber, &Share)| {
-            share.claim.priority == priority && (self.is_worked(**other) || waiting(**other) > 0)
-        };
-        let rivals = self.pools.iter().filter(is_rival);
-        let weights: u64 = rivals.map(|(_, share)| u64::from(share.claim.weight)).sum();
+        let weight = self.pools[&pool].claim.weight;
+        let weights = self.weights_with(pool, waiting);
         let there = self.workers.iter().flatten().filter(|stint| stint.pool == pool).count() as u64;
         there * weights > self.available() as u64 * u64::from(weight)
+    }
+
+    /// Returns the sum of the weights of a pool and of the others with its priority that have workers or tasks.
+    fn weights_with(&self, pool: PoolNumber, waiting: &impl Fn(PoolNumber) -> usize) -> u64 {
+        let priority = self.pools[&pool].claim.priority;
+        let is_rival = |other: PoolNumber| other == pool || self.is_worked(other) || waiting(other) > 0;
+        let rivals =
+            self.pools.iter().filter(|(other, share)| share.claim.priority == priority && is_rival(**other));
+        rivals.map(|(_, share)| u64::from(share.claim.weight)).sum()
     }
 
     fn is_worked(&self, pool: PoolNumber) -> bool {

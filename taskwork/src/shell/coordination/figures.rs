@@ -128,7 +128,7 @@ impl Coordination {
         self.companion.as_ref().map(|companion| companion.desk.provider.load()).unwrap_or_default()
     }
 
-    /// Returns the number of workers whose places the companion may use, and their total time.
+    /// Returns the number of workers that lend their places to the companion, and their total time.
     fn places(&self) -> (usize, u64) {
         self.companion.as_ref().map(|companion| companion.places.workers()).unwrap_or_default()
     }
