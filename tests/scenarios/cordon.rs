@@ -71,7 +71,7 @@ fn cordoned_node_starts_no_job_until_uncordoned() {
 }
 
 #[test]
-fn cordoned_node_finishes_its_job_after_loss_of_the_leader() {
+fn cordoned_node_leads_its_job_after_loss_of_the_leader() {
     let mut cluster = Cluster::shared().unwrap();
     cluster.start_nodes("tree", 2, &["--workers", "1"]).unwrap();
     let gate = cluster.gate().unwrap();

@@ -24,7 +24,7 @@ use crate::{
     labels::Labels,
     paths::ClusterPaths,
     record,
-    store::{Answer, CreateMode, Events, Stat, Store, WatchEvent, seen},
+    store::{Answer, CreateMode, Events, Op, Stat, Store, WatchEvent, seen},
 };
 
 /// The content of a znode that is being read.
@@ -136,12 +136,15 @@ pub async fn join(store: &dyn Store, cluster: &ClusterPaths, member: &Member) ->
     }
 }
 
-/// Cordons a node: it starts no job and takes no more tasks until it is [uncordoned](uncordon). Idempotent.
+/// Cordons a member: it starts no job and takes no more tasks until it is [uncordoned](uncordon). Idempotent.
 ///
 /// # Errors
-/// Any error from the store.
+/// [`Error::NoNode`] if the node is not a member; otherwise any error from the store.
 pub async fn cordon(store: &dyn Store, cluster: &ClusterPaths, node: &str) -> Result<()> {
-    match store.create(&cluster.cordon(node), b"", CreateMode::Persistent).await {
+    let path = cluster.cordon(node);
+    let cordon = Op::Create { path, data: Vec::new(), mode: CreateMode::Persistent };
+    let is_member = Op::Check { path: cluster.member(node), version: None };
+    match store.multi(vec![is_member, cordon]).await {
         Ok(_) | Err(Error::NodeExists { .. }) => Ok(()),
         Err(error) => Err(error),
     }

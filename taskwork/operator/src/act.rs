@@ -92,26 +92,24 @@ pub(super) async fn drain(
     failed.map_or(left, Err)
 }
 
-/// Cordons nodes; none, if one of the names is unknown or ambiguous.
-pub(super) async fn cordon(connection: &Connection, selection: &Selection) -> Result<(), Failure> {
+/// Cordons or uncordons nodes; none, if one of the names is unknown or ambiguous.
+pub(super) async fn cordon(
+    connection: &Connection,
+    selection: &Selection,
+    is_cordoned: bool,
+) -> Result<(), Failure> {
     each(&selection.of(connection).await?, async |&node| {
-        connection.client.cordon(node).await?;
+        if is_cordoned {
+            connection.client.cordon(node).await?;
+        } else {
+            connection.client.uncordon(node).await?;
+        }
         connection.say(
-            || json!({ "node": node.to_string(), "cordoned": true }),
-            || format!("node {node} is cordoned until taskwork uncordon {node}"),
-        );
-        Ok(())
-    })
-    .await
-}
-
-/// Uncordons nodes; none, if one of the names is unknown or ambiguous.
-pub(super) async fn uncordon(connection: &Connection, selection: &Selection) -> Result<(), Failure> {
-    each(&selection.of(connection).await?, async |&node| {
-        connection.client.uncordon(node).await?;
-        connection.say(
-            || json!({ "node": node.to_string(), "cordoned": false }),
-            || format!("node {node} is uncordoned"),
+            || json!({ "node": node.to_string(), "cordoned": is_cordoned }),
+            || match is_cordoned {
+                true => format!("node {node} is cordoned until taskwork uncordon {node}"),
+                false => format!("node {node} is uncordoned"),
+            },
         );
         Ok(())
     })

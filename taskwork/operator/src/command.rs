@@ -367,8 +367,8 @@ async fn perform_on(connection: &Connection, command: Command) -> Result<ExitCod
         Command::Drain(Drain { of, wait, timeout, .. }) => {
             act::drain(connection, &of, wait.then_some(timeout)).await?;
         }
-        Command::Cordon(With { of, .. }) => act::cordon(connection, &of).await?,
-        Command::Uncordon(With { of, .. }) => act::uncordon(connection, &of).await?,
+        Command::Cordon(With { of, .. }) => act::cordon(connection, &of, true).await?,
+        Command::Uncordon(With { of, .. }) => act::cordon(connection, &of, false).await?,
         Command::Inject(Inject { job, file, timeout, .. }) => {
             return act::inject(connection, &job, &file, timeout).await;
         }

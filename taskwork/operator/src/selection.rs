@@ -11,7 +11,7 @@ use super::connection::Connection;
 /// The nodes of a command.
 #[derive(Debug, Clone, clap::Args)]
 pub(super) struct Selection {
-    /// The nodes, as `taskwork nodes` lists them; prefixes suffice. A host name stands for all nodes on this host.
+    /// The nodes, as `taskwork nodes` lists them; prefixes suffice. A host name means all nodes on this host.
     #[arg(value_name = "NODE", required_unless_present = "labels")]
     nodes: Vec<String>,
     /// All nodes with this label. If it is repeated, those with all of the labels.
@@ -66,24 +66,32 @@ pub(super) fn has_all(member: &Member, labels: &[Labels]) -> bool {
     labels.iter().all(|labels| labels.missing_from(&member.labels).is_empty())
 }
 
-/// Returns the only node with a name that starts with `name`, or all nodes on the host of this name.
+/// Returns the node called `name`, all nodes on the host of this name, or the only node with a name that starts with it. A host
+/// comes before a prefix: hosts may have short names, such as `n1`.
 ///
 /// # Errors
-/// If there is none, or several nodes have such names.
+/// If there is none, several nodes have such names, or `name` is empty.
 pub(super) fn named<'a>(
     members: &'a [Member],
     name: &str,
     cluster: &str,
 ) -> Result<Vec<&'a Member>, Failure> {
-    let by_name: Vec<&Member> = members.iter().filter(|member| member.node.starts_with(name)).collect();
-    if by_name.len() == 1 {
-        return Ok(by_name);
+    if name.is_empty() {
+        return Err(Failure::usage(
+            "the name of a node is empty: give a node or a host, as `taskwork nodes` lists them",
+        ));
     }
-    let on_host: Vec<&Member> = members.iter().filter(|member| member.host == name).collect();
-    match (by_name.len(), on_host.is_empty()) {
-        (_, false) => Ok(on_host),
-        (0, true) => Err(none(format!("no node or host of cluster {cluster} is called {name:?}"))),
-        (count, true) => Err(none(format!("{count} nodes are called {name}…: use a longer prefix"))),
+    let of = |is_meant: &dyn Fn(&Member) -> bool| -> Vec<&'a Member> {
+        members.iter().filter(|member| is_meant(member)).collect()
+    };
+    let (exact, on_host) = (of(&|member| member.node == name), of(&|member| member.host == name));
+    let by_prefix = of(&|member| member.node.starts_with(name));
+    match (exact.is_empty(), on_host.is_empty(), by_prefix.len()) {
+        (false, ..) => Ok(exact),
+        (true, false, _) => Ok(on_host),
+        (true, true, 1) => Ok(by_prefix),
+        (true, true, 0) => Err(none(format!("no node or host of cluster {cluster} is called {name:?}"))),
+        (true, true, count) => Err(none(format!("{count} nodes are called {name}…: use a longer prefix"))),
     }
 }
 
@@ -116,7 +124,12 @@ mod tests {
         };
         assert_eq!(of("n12").unwrap(), ["n12"]);
         assert_eq!(of("gpu-17").unwrap(), ["n12", "n13"]);
-        assert_eq!(of("n1").unwrap(), ["n2"], "a whole host name is no ambiguous prefix");
+        assert_eq!(of("n1").unwrap(), ["n2"], "a whole host name is no prefix");
+        assert_eq!(of("n2").unwrap(), ["n2"]);
+        assert!(of("").unwrap_err().contains("is empty"));
+        let members = [member("n12", "x", "{}"), member("n2", "n1", "{}")];
+        let found = named(&members, "n1", "c").unwrap();
+        assert_eq!(found[0].node, "n2", "also if the prefix is not ambiguous");
         assert!(of("n").unwrap_err().contains("3 nodes are called n…"));
         assert!(of("x").unwrap_err().contains("no node or host of cluster c is called \"x\""));
     }

@@ -83,10 +83,23 @@ impl Client {
     /// others. Companions of frameworks, such as those of workflows, continue. Idempotent.
     ///
     /// # Errors
-    /// If ZooKeeper was unavailable for too long.
+    /// If the node is no member, or ZooKeeper was unavailable for too long.
     pub async fn cordon(&self, node: NodeId) -> Result<(), ClientError> {
         let node = &node.to_string();
-        self.ask(|store| async move { membership::cordon(&*store, self.cluster(), node).await }).await
+        let is_member = self.ask(|store| async move {
+            match membership::cordon(&*store, self.cluster(), node).await {
+                Err(zk::Error::NoNode { .. }) => Ok(false),
+                cordoned => cordoned.map(|()| true),
+            }
+        });
+        if is_member.await? {
+            return Ok(());
+        }
+        let cluster = self.cluster_name();
+        let reason = format!(
+            "{node} is no node of cluster {cluster}: it has left, or has joined again under another name"
+        );
+        Err(ClientError::NoNode { reason })
     }
 
     /// Lets a [cordoned](Self::cordon) node take work again. Idempotent.

@@ -392,9 +392,13 @@ impl State {
     /// Notifies every pool of the number of workers that it could have.
     fn allot(&self) {
         let waiting = |pool: PoolNumber| self.pools.get(&pool).map_or(0, |place| place.pool.waiting());
-        let (shared, several) = (self.pools.len() > 1, jobs(&self.pools) > 1);
+        let is_task =
+            |(number, place): (&PoolNumber, &Place)| !place.pool.is_waiting_room() && waiting(*number) > 0;
+        // Workers do not stay in a waiting room while there are tasks.
+        let (shared, may_leave) =
+            (self.pools.len() > 1, jobs(&self.pools) > 1 || self.pools.iter().any(is_task));
         for (&number, Place { pool, .. }) in &self.pools {
-            let shared = if pool.is_waiting_room() { several } else { shared };
+            let shared = if pool.is_waiting_room() { may_leave } else { shared };
             pool.allot(self.shares.slots(number, waiting), shared);
         }
     }

@@ -72,10 +72,10 @@ struct State {
     /// The time of all workers here up to the last change of their number, and the time of that change.
     ns: u64,
     since: Option<Instant>,
-    /// Counts changes of the number of used places.
-    changes: u64,
-    /// The number of parked workers that look again by themselves.
-    looking: usize,
+    /// Whether a worker looks for [`UNUSED_FOR`] whether its place is necessary. The others wait for the end of that.
+    is_observed: bool,
+    /// The maximum number of places used since then.
+    peak: usize,
     is_closed: bool,
 }
 
@@ -86,6 +86,15 @@ impl State {
 
     fn must_leave(&self, worker: usize) -> bool {
         self.is_closed || self.recalled.get(&worker).is_some_and(|&for_task| for_task || self.is_spare())
+    }
+
+    /// Returns whether a worker begins to observe whether a place is necessary.
+    fn observe(&mut self) -> bool {
+        let begins = self.is_shared && self.is_spare() && !self.is_observed;
+        if begins {
+            (self.is_observed, self.peak) = (true, self.used);
+        }
+        begins
     }
 
     fn ns_until(&self, now: Instant) -> u64 {
@@ -145,47 +154,34 @@ impl Places {
         self.limit.store(state.here.len() - state.recalled.len(), Relaxed);
     }
 
-    fn arrive(&self, worker: usize) {
-        let mut state = self.lock();
-        state.note();
-        state.here.insert(worker);
-        self.update_limit(&state);
-        drop(state);
-        if let Some(on_granted) = self.on_granted.get() {
-            on_granted();
-        }
-    }
-
     fn depart(&self, state: &mut State, worker: usize) {
         state.note();
         state.here.remove(&worker);
         state.recalled.remove(&worker);
         self.update_limit(state);
-        // The other workers wait without a limit if their places were used when they looked last.
+        // Another worker may observe its place now.
         if state.is_shared && state.is_spare() {
             self.wake();
         }
     }
 
-    /// Returns whether a place was unused since an earlier number of changes, and there is no work for it.
-    fn is_unused_since(&self, state: &State, changes: u64) -> bool {
-        state.is_shared && state.is_spare() && state.changes == changes && self.waiting.load(Relaxed) == 0
+    /// Ends an observation after [`UNUSED_FOR`]. Returns whether a place was unused in this time, and no work waits for it.
+    fn was_unused(&self, state: &mut State) -> bool {
+        state.is_observed = false;
+        state.is_shared && state.peak < state.here.len() && self.waiting.load(Relaxed) == 0
     }
 
     fn stay(&self, worker: usize) {
         let mut state = self.lock();
         while !state.must_leave(worker) {
-            if !state.is_shared || !state.is_spare() {
+            if !state.observe() {
                 state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
                 continue;
             }
-            let changes = state.changes;
-            state.looking += 1;
-            let (woken, timeout) =
-                self.changed.wait_timeout(state, UNUSED_FOR).unwrap_or_else(PoisonError::into_inner);
-            state = woken;
-            state.looking -= 1;
-            if timeout.timed_out() && self.is_unused_since(&state, changes) {
+            let until = |state: &mut State| !state.must_leave(worker);
+            let observed = self.changed.wait_timeout_while(state, UNUSED_FOR, until);
+            state = observed.unwrap_or_else(PoisonError::into_inner).0;
+            if self.was_unused(&mut state) {
                 break;
             }
         }
@@ -197,22 +193,24 @@ impl Places {
             let woken = self.woken.notified();
             tokio::pin!(woken);
             woken.as_mut().enable();
-            let (may_leave, changes) = {
+            let observes = {
                 let mut state = self.lock();
                 if state.must_leave(worker) {
                     self.depart(&mut state, worker);
                     return;
                 }
-                (state.is_shared && state.is_spare(), state.changes)
+                state.observe()
             };
-            if !may_leave {
+            if !observes {
                 woken.await;
-            } else if time::timeout(UNUSED_FOR, woken).await.is_err() {
-                let mut state = self.lock();
-                if self.is_unused_since(&state, changes) {
-                    self.depart(&mut state, worker);
-                    return;
-                }
+                continue;
+            }
+            // A recall in this time waits for its end.
+            time::sleep(UNUSED_FOR).await;
+            let mut state = self.lock();
+            if self.was_unused(&mut state) {
+                self.depart(&mut state, worker);
+                return;
             }
         }
     }
@@ -220,13 +218,18 @@ impl Places {
 
 impl Supply for Places {
     fn open(self: Arc<Self>, on_granted: Box<dyn Fn() + Send + Sync>) {
-        if self.on_granted.set(on_granted).is_ok() {
-            let claim = self.lock().claim;
-            // Nobody waits for the workers: the places end with the companion.
-            drop(self.desk.add(claim, Arc::clone(&self) as Arc<dyn Workplace>));
-            if self.lock().is_closed {
-                self.close();
-            }
+        let (claim, is_closed) = {
+            let state = self.lock();
+            (state.claim, state.is_closed)
+        };
+        if is_closed || self.on_granted.set(on_granted).is_err() {
+            return;
+        }
+        // Nobody waits for the workers: the places end with the companion.
+        drop(self.desk.add(claim, Arc::clone(&self) as Arc<dyn Workplace>));
+        // They may have been closed in the meantime.
+        if self.lock().is_closed {
+            self.close();
         }
     }
 
@@ -251,9 +254,9 @@ impl Supply for Places {
         let mut state = self.lock();
         self.used.store(used, Relaxed);
         state.used = used;
-        state.changes += 1;
-        let looks = state.is_shared && state.looking == 0;
-        let must_wake = state.is_spare() && (looks || !state.recalled.is_empty());
+        state.peak = state.peak.max(used);
+        let may_observe = state.is_shared && !state.is_observed;
+        let must_wake = state.is_spare() && (may_observe || !state.recalled.is_empty());
         drop(state);
         if must_wake {
             self.wake();
@@ -284,10 +287,23 @@ impl Workplace for Places {
         }
     }
 
-    fn welcome(&self, _: usize) {}
+    fn welcome(&self, worker: usize) {
+        let mut state = self.lock();
+        state.note();
+        state.here.insert(worker);
+        self.update_limit(&state);
+        let has_recalled = !state.recalled.is_empty();
+        drop(state);
+        // One of them may leave instead of a thread that still computes.
+        if has_recalled {
+            self.wake();
+        }
+    }
 
     fn stint(self: Arc<Self>, worker: usize) -> Stint {
-        self.arrive(worker);
+        if let Some(on_granted) = self.on_granted.get() {
+            on_granted();
+        }
         if self.is_sliced {
             let stay: Pin<Box<dyn Future<Output = ()> + Send>> =
                 Box::pin(async move { self.stay_in_time(worker).await });
@@ -343,10 +359,11 @@ mod tests {
         places
     }
 
-    /// A pool with a number of tasks.
+    /// A pool with a number of tasks, which end when all of them run.
     #[derive(Default)]
     struct Tasks {
         waiting: AtomicUsize,
+        ran: AtomicUsize,
         post: OnceLock<Post>,
     }
 
@@ -358,7 +375,11 @@ mod tests {
         fn recall(&self, _: usize, _: bool) {}
         fn welcome(&self, _: usize) {}
         fn stint(self: Arc<Self>, _: usize) -> Stint {
-            self.waiting.store(0, Relaxed);
+            let take = |waiting: usize| waiting.checked_sub(1);
+            if self.waiting.fetch_update(Relaxed, Relaxed, take).is_ok() {
+                self.ran.fetch_add(1, Relaxed);
+                wait_until("all tasks run", || self.waiting.load(Relaxed) == 0);
+            }
             Stint::Over
         }
         fn enlist(&self, post: Post) {
@@ -373,18 +394,23 @@ mod tests {
         pool
     }
 
+    /// Ends the jobs of a crew, and waits for its threads.
+    fn end(crew: Crew, places: &[Arc<Places>], pools: &[Arc<Tasks>]) {
+        places.iter().for_each(|places| places.close());
+        pools.iter().for_each(|pool| pool.post.get().unwrap().leave());
+        let out = crew.out();
+        drop(crew);
+        wait_until("all threads exit", || out() == 0);
+    }
+
     #[test]
     fn workers_of_one_job_wait_in_its_places() {
         let crew = Crew::start(3).unwrap();
-        let pool = add_job(&crew);
-        let places = open(&crew, Claim::default());
+        let (pool, places) = (add_job(&crew), open(&crew, Claim::default()));
         wait_until("all workers come", || places.limit() == 3);
         let time = places.workers().1;
         wait_until("their time is counted", || places.workers().1 > time);
-        places.close();
-        wait_until("all workers leave", || places.limit() == 0);
-        pool.post.get().unwrap().leave();
-        crew.join();
+        end(crew, &[places], &[pool]);
     }
 
     #[test]
@@ -409,12 +435,25 @@ mod tests {
         for place in &places {
             place.set_waiting(0);
             wait_until("all return", || place.limit() == 0);
-            place.close();
         }
-        for pool in pools {
-            pool.post.get().unwrap().leave();
-        }
-        crew.join();
+        end(crew, &places, &pools);
+    }
+
+    #[test]
+    fn unused_places_are_returned_although_another_one_changes() {
+        let crew = Crew::start(3).unwrap();
+        let pools = [add_job(&crew), add_job(&crew)];
+        let places = open(&crew, Claim::default());
+        places.set_waiting(9);
+        wait_until("all workers come", || places.limit() == 3);
+        places.set_waiting(0);
+        wait_until("all but one return", || {
+            places.set_used(1);
+            places.set_used(0);
+            places.set_used(1);
+            places.limit() == 1
+        });
+        end(crew, &[places], &pools);
     }
 
     #[test]
@@ -432,32 +471,27 @@ mod tests {
         assert_eq!((first.workers().0, urgent.limit()), (2, 0), "its thread still computes");
         first.set_used(1);
         wait_until("it goes to the urgent job", || urgent.limit() == 1);
-        for place in [first, urgent] {
-            place.close();
-        }
-        for pool in pools {
-            pool.post.get().unwrap().leave();
-        }
-        crew.join();
+        end(crew, &[first, urgent], &pools);
     }
 
     #[test]
-    fn task_gets_a_worker_although_all_places_are_used() {
-        let crew = Crew::start(2).unwrap();
-        let pool = add_job(&crew);
-        let places = open(&crew, Claim::default());
-        wait_until("all workers come", || places.limit() == 2);
-        places.set_used(2);
-        pool.waiting.store(1, Relaxed);
-        wait_until("the task has run", || {
-            // The crew does this periodically.
-            pool.post.get().unwrap().offer(true);
-            pool.waiting.load(Relaxed) == 0
-        });
-        wait_until("the worker comes back", || places.limit() == 2);
-        places.close();
-        pool.post.get().unwrap().leave();
-        crew.join();
+    fn tasks_of_the_same_job_get_all_workers_although_places_are_used() {
+        const WORKERS: usize = 4;
+        let crew = Crew::start(WORKERS).unwrap();
+        let (pool, places) = (add_job(&crew), open(&crew, Claim::default()));
+        wait_until("all workers come", || places.limit() == WORKERS);
+        for used in [0, WORKERS] {
+            places.set_used(used);
+            pool.ran.store(0, Relaxed);
+            pool.waiting.store(WORKERS, Relaxed);
+            wait_until("the tasks run at the same time", || {
+                // The crew does this periodically.
+                pool.post.get().unwrap().offer(true);
+                pool.ran.load(Relaxed) == WORKERS
+            });
+            wait_until("the workers come back", || places.limit() == WORKERS);
+        }
+        end(crew, &[places], &[pool]);
     }
 
     #[test]
@@ -467,8 +501,7 @@ mod tests {
         let places = crew.places(Claim::default(), false);
         places.close();
         Arc::clone(&places).open(Box::new(|| {}));
-        pool.post.get().unwrap().leave();
-        crew.join();
-        assert_eq!(places.limit(), 0);
+        assert!(places.post.get().is_none());
+        end(crew, &[places], &[pool]);
     }
 }

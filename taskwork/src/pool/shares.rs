@@ -48,9 +48,10 @@ pub(super) type PoolNumber = u64;
 #[derive(Debug)]
 pub(super) struct Shares {
     pools: BTreeMap<PoolNumber, Share>,
-    /// The smallest clock of a pool with tasks at the last check. It never decreases, so that no job has to
-    /// compensate for a time in which another one had no tasks.
-    floor: u64,
+    /// The smallest clock of a pool with tasks at the last check, by priority: the clocks of a priority stand still while
+    /// a higher one has all workers. It never decreases, so that no job has to compensate for a time in which another one
+    /// had no tasks.
+    floors: BTreeMap<i32, u64>,
     /// The location of each worker.
     workers: Vec<Option<Stint>>,
 }
@@ -90,7 +91,7 @@ impl Claim {
 
 impl Shares {
     pub(super) fn new(workers: usize) -> Self {
-        Self { pools: BTreeMap::new(), floor: BEGIN, workers: vec![None; workers] }
+        Self { pools: BTreeMap::new(), floors: BTreeMap::new(), workers: vec![None; workers] }
     }
 
     pub(super) fn add(&mut self, pool: PoolNumber, claim: Claim) {
@@ -106,6 +107,10 @@ impl Shares {
         for stint in self.workers.iter_mut().flatten().filter(|stint| stint.pool == pool) {
             share.ticks += share.claim.ticks(now.saturating_sub(stint.since));
             stint.since = now;
+        }
+        if share.claim.priority != claim.priority {
+            // The next look sets the clock to those of the new rivals.
+            (share.ticks, share.was_idle) = (0, true);
         }
         share.claim = claim;
         true
@@ -243,14 +248,24 @@ impl Shares {
     fn look(&mut self, now: Duration, waiting: &impl Fn(PoolNumber) -> usize) {
         let is_idle = |pool| waiting(pool) == 0 && !self.is_worked(pool);
         let (idle, active): (Vec<_>, Vec<_>) = self.pools.keys().copied().partition(|&pool| is_idle(pool));
-        let beside = |pool: &PoolNumber| self.clock(*pool, now) - self.pools[pool].claim.ticks(QUANTUM);
         let (new, known): (Vec<_>, Vec<_>) = active.into_iter().partition(|pool| self.pools[pool].was_idle);
-        let start = known.iter().map(beside).min().unwrap_or(self.floor);
-        self.floor = known.iter().map(|&pool| self.clock(pool, now)).min().unwrap_or(0).max(self.floor);
+        // By priority: a quantum before the clocks of the known pools, and the smallest of these clocks.
+        let mut starts: BTreeMap<i32, (u64, u64)> = BTreeMap::new();
+        for pool in known {
+            let (claim, clock) = (self.pools[&pool].claim, self.clock(pool, now));
+            let start = starts.entry(claim.priority).or_insert((u64::MAX, u64::MAX));
+            *start = (start.0.min(clock - claim.ticks(QUANTUM)), start.1.min(clock));
+        }
         for pool in new {
-            if let Some(share) = self.pools.get_mut(&pool) {
-                (share.was_idle, share.ticks) = (false, share.ticks.max(start));
-            }
+            let Some(share) = self.pools.get_mut(&pool) else { continue };
+            let priority = share.claim.priority;
+            let floor = || self.floors.get(&priority).copied().unwrap_or(BEGIN);
+            let start = starts.get(&priority).map_or_else(floor, |&(start, _)| start);
+            (share.was_idle, share.ticks) = (false, share.ticks.max(start));
+        }
+        for (priority, (_, clock)) in starts {
+            let floor = self.floors.entry(priority).or_insert(BEGIN);
+            *floor = clock.max(*floor);
         }
         for pool in idle {
             if let Some(share) = self.pools.get_mut(&pool) {

@@ -112,6 +112,26 @@ fn raised_priority_takes_the_workers_at_once() {
 }
 
 #[test]
+fn equal_priority_after_a_preemption_gives_equal_shares() {
+    for workers in [1, 2] {
+        let mut bench = Bench::new(workers, &[(1, 0), (1, 1)]);
+        assert_eq!(bench.run(60_000)[0], 0);
+        // The clock of the preempted job has stood still for a minute.
+        bench.shares.set_claim(0, Claim { weight: 1, priority: 1 }, bench.now);
+        assert_shares(&bench.run(2_000), &[1, 1]);
+    }
+}
+
+#[test]
+fn job_that_starts_while_another_is_preempted_gets_only_its_share() {
+    let mut bench = Bench::new(1, &[(1, 0), (1, 1), (1, 1)]);
+    bench.tasks.insert(2, 0);
+    bench.run(60_000);
+    bench.tasks.insert(2, usize::MAX);
+    assert_shares(&bench.run(2_000), &[0, 1, 1]);
+}
+
+#[test]
 fn unused_share_of_a_job_goes_to_the_others() {
     let mut bench = Bench::new(4, &[(5, 0), (1, 0), (1, 0)]);
     bench.tasks.insert(0, 1);

@@ -392,7 +392,7 @@ async fn watch_for_drain(store: Arc<dyn Store>, cluster: ClusterPaths, node: Nod
     watch_znode(&*store, &path, node, "reading requests to leave", on).await;
 }
 
-/// Sends whether an operator has cordoned this node.
+/// Sets the flag to whether an operator has cordoned this node.
 async fn watch_for_cordon(store: Arc<dyn Store>, cluster: ClusterPaths, node: NodeId, cordoned: Arc<Flag>) {
     let path = cluster.cordon(&node.to_string());
     let on = |is_cordoned| {

@@ -220,6 +220,23 @@ async fn submit(store: &Arc<dyn Store>, is_endless: bool) -> String {
     job::submit(&**store, &cluster(), &Draft::new(&root, &order).job()).await.unwrap()
 }
 
+/// Serves while a script runs with a connection of an operator, and leaves afterwards.
+fn serve_during(tree: &MemoryTree, setup: &ServeSetup, script: impl AsyncFnOnce(Arc<dyn Store>)) {
+    let (tell, leave) = mpsc::channel(1);
+    let runtime = runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let operator: Arc<dyn Store> = tree.connect();
+        cluster().prepare(&*operator).await.unwrap();
+        let script = async {
+            script(operator).await;
+            tell.send(None).await.unwrap();
+        };
+        let both = async { tokio::join!(serve(setup, leave), script) };
+        let (served, ()) = time::timeout(SOON, both).await.expect("it leaves");
+        served.unwrap();
+    });
+}
+
 /// The node works on another job while the first one is suspended.
 #[test]
 fn node_of_suspended_job_keeps_its_name() {
@@ -228,26 +245,16 @@ fn node_of_suspended_job_keeps_its_name() {
     kinds.add::<Work>("work");
     let setup = setup(&tree, 0, kinds);
     let mut jobs = setup.jobs.subscribe();
-    let (tell, leave) = mpsc::channel(1);
-    let runtime = runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(async {
-        let operator: Arc<dyn Store> = tree.connect();
-        cluster().prepare(&*operator).await.unwrap();
-        let script = async {
-            let endless = submit(&operator, true).await;
-            jobs.wait_for(|jobs| *jobs == 1).await.unwrap();
-            let names = tree.paths_below(&cluster().members());
-            job::suspend(&*operator, &cluster(), &endless, 0).await.unwrap();
-            jobs.wait_for(|jobs| *jobs == 0).await.unwrap();
-            let short = submit(&operator, false).await;
-            let mut watch = JobWatch::open(Arc::clone(&operator), &cluster(), &short).await.unwrap();
-            while watch.next().await.unwrap().state != JobState::Done {}
-            assert_eq!(tree.paths_below(&cluster().members()), names);
-            tell.send(None).await.unwrap();
-        };
-        let both = async { tokio::join!(serve(&setup, leave), script) };
-        let (served, ()) = time::timeout(SOON, both).await.expect("it leaves");
-        served.unwrap();
+    serve_during(&tree, &setup, async |operator| {
+        let endless = submit(&operator, true).await;
+        jobs.wait_for(|jobs| *jobs == 1).await.unwrap();
+        let names = tree.paths_below(&cluster().members());
+        job::suspend(&*operator, &cluster(), &endless, 0).await.unwrap();
+        jobs.wait_for(|jobs| *jobs == 0).await.unwrap();
+        let short = submit(&operator, false).await;
+        let mut watch = JobWatch::open(Arc::clone(&operator), &cluster(), &short).await.unwrap();
+        while watch.next().await.unwrap().state != JobState::Done {}
+        assert_eq!(tree.paths_below(&cluster().members()), names);
     });
 }
 
@@ -271,35 +278,25 @@ fn cordoned_node_stays_cordoned_under_its_new_id() {
     kinds.add::<Work>("work");
     let session = Arc::default();
     let setup = setup_with(&tree, 0, kinds, Arc::clone(&session));
-    let (tell, leave) = mpsc::channel(1);
-    let runtime = runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(async {
-        let operator: Arc<dyn Store> = tree.connect();
-        cluster().prepare(&*operator).await.unwrap();
-        let script = async {
-            let first = another_member(&tree, &[]).await;
-            membership::cordon(&*operator, &cluster(), &first).await.unwrap();
-            // All tasks of this thread react before it continues.
-            for _ in 0..1_000 {
-                tokio::task::yield_now().await;
-            }
-            let lost: SessionId = session.lock().unwrap().unwrap();
-            tree.expire(lost);
-            let second = another_member(&tree, std::slice::from_ref(&first)).await;
-            while operator.exists(&cluster().cordon(&second)).await.unwrap().is_none() {
-                time::sleep(Duration::from_millis(1)).await;
-            }
-            assert_eq!(operator.exists(&cluster().cordon(&first)).await.unwrap(), None, "it is removed");
-            let short = submit(&operator, false).await;
-            let mut watch = JobWatch::open(Arc::clone(&operator), &cluster(), &short).await.unwrap();
-            assert_eq!(watch.next().await.unwrap().state, JobState::Running);
-            membership::uncordon(&*operator, &cluster(), &second).await.unwrap();
-            while watch.next().await.unwrap().state != JobState::Done {}
-            tell.send(None).await.unwrap();
-        };
-        let both = async { tokio::join!(serve(&setup, leave), script) };
-        let (served, ()) = time::timeout(SOON, both).await.expect("it leaves");
-        served.unwrap();
+    serve_during(&tree, &setup, async |operator| {
+        let first = another_member(&tree, &[]).await;
+        membership::cordon(&*operator, &cluster(), &first).await.unwrap();
+        // All tasks of this thread react before it continues.
+        for _ in 0..1_000 {
+            tokio::task::yield_now().await;
+        }
+        let lost: SessionId = session.lock().unwrap().unwrap();
+        tree.expire(lost);
+        let second = another_member(&tree, std::slice::from_ref(&first)).await;
+        while operator.exists(&cluster().cordon(&second)).await.unwrap().is_none() {
+            time::sleep(Duration::from_millis(1)).await;
+        }
+        assert_eq!(operator.exists(&cluster().cordon(&first)).await.unwrap(), None, "it is removed");
+        let short = submit(&operator, false).await;
+        let mut watch = JobWatch::open(Arc::clone(&operator), &cluster(), &short).await.unwrap();
+        assert_eq!(watch.next().await.unwrap().state, JobState::Running);
+        membership::uncordon(&*operator, &cluster(), &second).await.unwrap();
+        while watch.next().await.unwrap().state != JobState::Done {}
     });
     assert_eq!(tree.paths_below(&cluster().cordons()).len(), 1, "the folder alone");
 }
@@ -338,46 +335,36 @@ fn lost_node_is_reported_once_despite_an_outage() {
     kinds.add::<Work>("work");
     let setup = setup(&tree, 0, kinds);
     let mut jobs = setup.jobs.subscribe();
-    let (tell, leave) = mpsc::channel(1);
-    let runtime = runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(async {
-        let operator: Arc<dyn Store> = tree.connect();
-        cluster().prepare(&*operator).await.unwrap();
-        let script = async {
-            let job = submit(&operator, true).await;
-            jobs.wait_for(|jobs| *jobs == 1).await.unwrap();
-            let attempt = cluster().job(&job).attempt(1);
-            let lose = async |node: &str| {
-                operator.create(&attempt.output(node), b"", CreateMode::Persistent).await.unwrap();
-                let member = Member {
-                    program: release().program,
-                    program_version: release().version,
-                    address: Some(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 1)),
-                    fingerprint: "0".repeat(64),
-                    ..fixtures::member(node)
-                };
-                membership::join(&*operator, &cluster(), &member).await.unwrap();
-                operator.delete(&cluster().member(node), None).await.unwrap();
+    serve_during(&tree, &setup, async |operator| {
+        let job = submit(&operator, true).await;
+        jobs.wait_for(|jobs| *jobs == 1).await.unwrap();
+        let attempt = cluster().job(&job).attempt(1);
+        let lose = async |node: &str| {
+            operator.create(&attempt.output(node), b"", CreateMode::Persistent).await.unwrap();
+            let member = Member {
+                program: release().program,
+                program_version: release().version,
+                address: Some(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 1)),
+                fingerprint: "0".repeat(64),
+                ..fixtures::member(node)
             };
-            let reported = async |node: &str| {
-                while !losses(&*operator, &job).await.iter().any(|detail| detail.contains(node)) {
-                    time::sleep(Duration::from_millis(5)).await;
-                }
-            };
-            lose(LOST).await;
-            reported(LOST).await;
-            let lost = Arc::<AtomicU64>::default();
-            tree.set_faults(LosesAnswer { path: attempt.outputs(), lost: Arc::clone(&lost) });
-            lose("n00000000000000fe").await;
-            reported("n00000000000000fe").await;
-            assert!(lost.load(Relaxed) > 1, "the leader has read again after the outage");
-            let losses = losses(&*operator, &job).await;
-            let of_first = losses.iter().filter(|detail| detail.contains(LOST)).count();
-            assert_eq!(of_first, 1, "{losses:?}");
-            tell.send(None).await.unwrap();
+            membership::join(&*operator, &cluster(), &member).await.unwrap();
+            operator.delete(&cluster().member(node), None).await.unwrap();
         };
-        let both = async { tokio::join!(serve(&setup, leave), script) };
-        let (served, ()) = time::timeout(SOON, both).await.expect("it leaves");
-        served.unwrap();
+        let reported = async |node: &str| {
+            while !losses(&*operator, &job).await.iter().any(|detail| detail.contains(node)) {
+                time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        lose(LOST).await;
+        reported(LOST).await;
+        let lost = Arc::<AtomicU64>::default();
+        tree.set_faults(LosesAnswer { path: attempt.outputs(), lost: Arc::clone(&lost) });
+        lose("n00000000000000fe").await;
+        reported("n00000000000000fe").await;
+        assert!(lost.load(Relaxed) > 1, "the leader has read again after the outage");
+        let losses = losses(&*operator, &job).await;
+        let of_first = losses.iter().filter(|detail| detail.contains(LOST)).count();
+        assert_eq!(of_first, 1, "{losses:?}");
     });
 }

@@ -249,7 +249,7 @@ impl SeatJobs<'_> {
     /// # Cancellation safety
     /// All branches are cancel safe: nothing is lost when another branch completes first.
     async fn wait(&mut self, leave: &mut Leave) -> Input {
-        // Marked as seen before it is used, so that no change is missed.
+        // Read before it is used, so that no change is missed.
         let (cordoned, is_cordoned) = (Arc::clone(&self.seat.cordoned), self.seat.cordoned.is_set());
         let may_begin = self.may_begin();
         // The active jobs detect the expiry themselves.

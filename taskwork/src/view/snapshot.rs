@@ -73,7 +73,7 @@ pub struct MemberNow {
     pub leads: Vec<String>,
     /// Whether it was asked to leave.
     pub draining: bool,
-    /// Whether it is cordoned: it takes no more work.
+    /// Whether it is cordoned: it starts no job and takes no tasks.
     #[serde(default)]
     pub cordoned: bool,
 }

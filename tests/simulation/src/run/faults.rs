@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use rand::{Rng as _, seq::IndexedRandom as _};
 use taskwork::simulation::{forged_grant, forged_steal};
 use tokio::time::sleep;
-use zk::{CreateMode, Op, membership::uncordon};
+use zk::{CreateMode, Op, membership};
 
 use super::Stage;
 use crate::{
@@ -274,15 +274,11 @@ impl Stage<'_> {
         let (store, cluster) = (Arc::clone(&self.store), self.setup.cluster.clone());
         tokio::spawn(async move {
             for node in &nodes {
-                // A request to a lost node would never be removed.
-                let member = Op::Check { path: cluster.member(node), version: None };
-                let path = cluster.cordon(node);
-                let cordon = Op::Create { path, data: Vec::new(), mode: CreateMode::Persistent };
-                let _ = store.multi(vec![member, cordon]).await;
+                let _ = membership::cordon(&*store, &cluster, node).await;
             }
             sleep(Duration::from_millis(ms)).await;
             for node in &nodes {
-                let _ = uncordon(&*store, &cluster, node).await;
+                let _ = membership::uncordon(&*store, &cluster, node).await;
             }
         });
     }
@@ -294,7 +290,7 @@ impl Stage<'_> {
             loop {
                 let store = world.office().await;
                 for node in store.children(&cluster.cordons()).await.unwrap_or_default() {
-                    let _ = uncordon(&*store, &cluster, &node).await;
+                    let _ = membership::uncordon(&*store, &cluster, &node).await;
                 }
                 sleep(UNCORDON_EVERY).await;
             }
