@@ -30,14 +30,15 @@ const NOBODY: u32 = 65534;
 /// If this process may write to read-only files, runs a test in a process that may not, and returns `true`.
 fn ran_without_privileges(test: &str) -> io::Result<bool> {
     let place = tempfile::tempdir()?;
-    let program = place.path().join("test");
-    fs::write(&program, "")?;
-    fs::set_permissions(&program, fs::Permissions::from_mode(0o400))?;
-    if eaccess(&program, AccessFlags::W_OK).is_err() {
+    let [probe, program] = ["probe", "test"].map(|name| place.path().join(name));
+    fs::write(&probe, "")?;
+    fs::set_permissions(&probe, fs::Permissions::from_mode(0o400))?;
+    if eaccess(&probe, AccessFlags::W_OK).is_err() {
         return Ok(false);
     }
-    // Other users may not reach the folder of the program.
-    fs::copy(std::env::current_exe()?, &program)?;
+    // Other users may not reach the folder of the program. In another process: a process that another thread starts would
+    // inherit the open file, which cannot be executed in that time.
+    assert!(Command::new("cp").arg(std::env::current_exe()?).arg(&program).status()?.success());
     for path in [place.path(), &program] {
         fs::set_permissions(path, fs::Permissions::from_mode(0o777))?;
     }

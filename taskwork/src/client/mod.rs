@@ -44,6 +44,7 @@ mod error;
 mod jobs;
 mod nodes;
 mod observer;
+mod orders;
 mod overview;
 pub(crate) mod provider;
 pub mod records;

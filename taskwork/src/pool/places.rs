@@ -475,19 +475,19 @@ mod tests {
     }
 
     #[test]
-    fn tasks_of_the_same_job_get_all_workers_although_places_are_used() {
+    fn tasks_of_the_same_job_get_unused_workers_and_a_share_of_used_ones() {
         const WORKERS: usize = 4;
         let crew = Crew::start(WORKERS).unwrap();
         let (pool, places) = (add_job(&crew), open(&crew, Claim::default()));
         wait_until("all workers come", || places.limit() == WORKERS);
-        for used in [0, WORKERS] {
+        for (used, tasks) in [(0, WORKERS), (WORKERS, WORKERS / 2)] {
             places.set_used(used);
             pool.ran.store(0, Relaxed);
-            pool.waiting.store(WORKERS, Relaxed);
+            pool.waiting.store(tasks, Relaxed);
             wait_until("the tasks run at the same time", || {
                 // The crew does this periodically.
                 pool.post.get().unwrap().offer(true);
-                pool.ran.load(Relaxed) == WORKERS
+                pool.ran.load(Relaxed) == tasks
             });
             wait_until("the workers come back", || places.limit() == WORKERS);
         }
