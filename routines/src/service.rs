@@ -12,7 +12,7 @@ use std::{
 
 use serde::Serialize;
 use taskwork::{
-    Client, Job, JobId, Task,
+    Client, Job, JobId, Release, Task,
     client::{ClientError, Stage, records::JobRecord},
 };
 use thiserror::Error;
@@ -300,6 +300,17 @@ impl Service {
             tally: tally.as_ref().map(Tally::counted),
             reason: record.reason.clone().or(details.missing),
         })
+    }
+
+    /// Returns the version of the program that runs a job if it is not this release; `None` if the job is over.
+    pub(crate) async fn other_build(
+        &self,
+        id: &JobId,
+        release: &Release,
+    ) -> Result<Option<String>, ServiceError> {
+        let record = self.client.record(id).await.map_err(|error| missing(error, id))?;
+        let is_other = !record.state.is_over() && record.program_version != release.version();
+        Ok(is_other.then_some(record.program_version))
     }
 
     /// Waits until a job of routines is over.

@@ -137,6 +137,12 @@ impl Access {
     pub(super) async fn succeed(&self, service: &Service, routine: &str, work: Work) -> Result<Ran, Failure> {
         let key = if self.here.keeps_jobs() { Some(service.key_of(routine, &work).await?) } else { None };
         let (id, is_new) = service.submit(routine, work, key.as_deref()).await?;
+        if let Some(other) = service.other_build(&id, &self.release()?).await? {
+            return Err(Failure::usage(format!(
+                "job {id} was submitted by another build of {NAME} ({other}), and only that build continues it: use it, or \
+                 another directory to start over"
+            )));
+        }
         service.wait(&id).await?;
         let status = service.status(&id).await?;
         if is_name(routine) {
