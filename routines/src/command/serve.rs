@@ -1,7 +1,7 @@
 //! `gateway`: serves the REST interface, as a node that takes the service job only. Without ZooKeeper, the node of the process
 //! takes this job.
 
-use std::{future, net::SocketAddr, process::ExitCode, time::Duration};
+use std::{future, io, net::SocketAddr, process::ExitCode, time::Duration};
 
 use clap::Args;
 use taskwork::{
@@ -12,7 +12,7 @@ use taskwork_cli::{
     Failure,
     command::{Endings, Level, print},
 };
-use tokio::time::timeout;
+use tokio::{task::spawn_blocking, time::timeout};
 
 use super::{Access, here::broken, id_of, kinds};
 use crate::{gateway, mesh};
@@ -35,6 +35,9 @@ pub(super) struct Gateway {
     /// port.
     #[arg(long, value_name = "ADDR", value_parser = str::parse::<Address>)]
     node_advertise: Option<Address>,
+    /// End at the end of standard input, which a client holds open as long as it exists.
+    #[arg(long, hide = true)]
+    until_eof: bool,
     #[command(flatten)]
     access: Access,
 }
@@ -58,6 +61,7 @@ pub(super) fn serve(arguments: &Gateway) -> Result<ExitCode, Failure> {
                 never = mesh::keep(client, label, version) => match never {},
                 never = sweeper.sweep(SWEEP) => match never {},
                 () = endings.next() => Ok(()),
+                () = end_of_input(), if arguments.until_eof => Ok(()),
                 ended = ended(node.as_mut()) => Err(broken(ended)),
             }
         })
@@ -76,6 +80,11 @@ async fn ended(node: Option<&mut Node>) -> Result<(), NodeError> {
         Some(node) => node.ended().await,
         None => future::pending().await,
     }
+}
+
+/// Waits for the end of standard input, or an error of it.
+async fn end_of_input() {
+    let _ = spawn_blocking(|| io::copy(&mut io::stdin().lock(), &mut io::sink())).await;
 }
 
 /// Returns the node of a gateway, which takes the service job and no others.

@@ -76,6 +76,8 @@ class Client:
     ) -> None:
         self._url = url.rstrip("/")
         self._gateway = gateway
+        # A copy of this client in a forked process does not stop the gateway.
+        self._process = os.getpid()
         self._timeout = timeout
         # The gateway is on this machine, or at the end of a tunnel.
         self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
@@ -191,9 +193,9 @@ class Client:
 
     def close(self) -> None:
         """Stops the gateway that `here` has started."""
-        if self._gateway is not None:
-            self._gateway.terminate()
-            self._gateway.wait()
+        if self._gateway is not None and self._process == os.getpid():
+            with self._gateway as gateway:
+                gateway.terminate()
             self._gateway = None
 
     def __enter__(self) -> Client:
@@ -306,18 +308,31 @@ def connect(url: str = URL, timeout: float = 90.0) -> Client:
 
 def here(*options: str, timeout: float = 90.0) -> Client:
     """Returns a client of this machine, without a server: it starts `routines gateway`, and stops it when it is closed,
-    or when the program exits.
+    or when the program exits or is killed.
 
     The packages are in the store of the variable ROUTINES_STORE. Options are those of the command, such as "--workers", "2".
     """
-    command = ["routines", "gateway", "--listen", "127.0.0.1:0", *options]
+    command = ["routines", "gateway", "--listen", "127.0.0.1:0", "--until-eof", *options]
     environment = {name: value for name, value in os.environ.items() if name != "TASKWORK_ZK"}
-    gateway = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, env=environment)
-    assert gateway.stdout is not None
-    with gateway.stdout as lines:
-        line = lines.readline()
-    if not line.startswith("serving "):
-        raise RuntimeError(f"{' '.join(command)} has ended with {gateway.wait()}: see its message")
+    # Its standard input ends with this process. In a session of its own, Ctrl-C interrupts only this process.
+    gateway = subprocess.Popen(
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=environment,
+        start_new_session=True,
+    )
+    try:
+        assert gateway.stdout is not None
+        with gateway.stdout as lines:
+            line = lines.readline()
+        if not line.startswith("serving "):
+            raise RuntimeError(f"{' '.join(command)} has ended with {gateway.wait()}: see its message")
+    except BaseException:
+        with gateway:
+            gateway.kill()
+        raise
     client = Client(line.removeprefix("serving ").strip(), timeout, gateway)
     atexit.register(client.close)
     return client
