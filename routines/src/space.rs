@@ -11,7 +11,7 @@
 //!              {"PARAMETER": arguments, …}   a point is an object, so of named arguments
 //! ```
 
-use std::{fmt, iter};
+use std::{collections::BTreeSet, fmt, iter};
 
 use serde::{
     Deserialize, Deserializer, Serialize,
@@ -19,7 +19,7 @@ use serde::{
 };
 use serde_json::value::RawValue;
 
-use crate::wire::check_value;
+use crate::wire::check_nested;
 
 /// The maximum number of points, also of a part of a space.
 const POINTS_MAX: u64 = 1_000_000_000_000_000_000;
@@ -154,25 +154,36 @@ impl Space {
                     space.samples().map(move |place| place * of_axis)
                 }))
             }
-            Self::Zip(axes) => Box::new(axes.spaces.iter().flat_map(Self::samples)),
+            // The axes have the same indices.
+            Self::Zip(axes) => {
+                Box::new(axes.spaces.iter().flat_map(Self::samples).collect::<BTreeSet<_>>().into_iter())
+            }
             Self::Range { .. } | Self::List(_) | Self::File(_) => Box::new(0..self.len()),
         }
     }
 
-    /// Replaces parts of a space: each list of values and each file.
+    /// Replaces parts of a space: each list of values and each file, which `with` receives with the number of axes around it.
     ///
     /// # Errors
     /// If `with` fails.
-    pub(crate) fn try_map<E>(self, with: &mut impl FnMut(Self) -> Result<Self, E>) -> Result<Self, E> {
+    pub(crate) fn try_map<E>(self, with: &mut impl FnMut(Self, usize) -> Result<Self, E>) -> Result<Self, E> {
+        self.try_map_at(0, with)
+    }
+
+    fn try_map_at<E>(
+        self,
+        depth: usize,
+        with: &mut impl FnMut(Self, usize) -> Result<Self, E>,
+    ) -> Result<Self, E> {
         let mut mapped = |Axes { names, spaces }: Axes| {
-            let spaces = spaces.into_iter().map(|space| space.try_map(with)).collect::<Result<_, E>>()?;
-            Ok(Axes { names, spaces })
+            let spaces = spaces.into_iter().map(|space| space.try_map_at(depth + 1, with));
+            Ok(Axes { names, spaces: spaces.collect::<Result<_, E>>()? })
         };
         match self {
             Self::Product(axes) => mapped(axes).map(Self::Product),
             Self::Zip(axes) => mapped(axes).map(Self::Zip),
             Self::Range { .. } => Ok(self),
-            Self::List(_) | Self::File(_) => with(self),
+            Self::List(_) | Self::File(_) => with(self, depth),
         }
     }
 
@@ -258,7 +269,7 @@ pub(crate) fn parse(arguments: &RawValue) -> Result<Space, String> {
 
 fn parse_at(json: &RawValue, path: &str, depth: usize) -> Result<Space, String> {
     if json.get().starts_with('[') {
-        return list(json, path);
+        return list(json, path, depth);
     }
     let fields = serde_json::from_str::<Fields>(json.get()).ok();
     let Some([(kind, content)]) = fields.as_ref().map(|Fields(fields)| &fields[..]) else {
@@ -275,7 +286,7 @@ fn parse_at(json: &RawValue, path: &str, depth: usize) -> Result<Space, String> 
                 serde_json::from_str(content.get()).map_err(|error| refused("[FROM, TO]", error))?;
             range(from, to)
         }
-        "list" => list(content, &path),
+        "list" => list(content, &path, depth),
         "product" => axes(content, &path, depth).map(Space::Product),
         "zip" => axes(content, &path, depth).map(Space::Zip),
         "file" => {
@@ -305,6 +316,9 @@ fn axes(json: &RawValue, path: &str, depth: usize) -> Result<Axes, String> {
     if let Some(name) = names.iter().enumerate().find(|(at, name)| names[..*at].contains(name)) {
         return Err(format!("`{path}` has the axis {:?} twice: remove one", name.1));
     }
+    if let Some(name) = names.iter().find(|name| name.starts_with('$')) {
+        return Err(format!("`{path}` has the axis {name:?}: names with $ are reserved, choose another one"));
+    }
     let mut axes = Axes { names, spaces: Vec::new() };
     for (at, part) in parts.iter().enumerate() {
         let space = parse_at(part, &axes.path(path, at), depth + 1)?;
@@ -324,27 +338,27 @@ pub(crate) fn range(from: i64, to: i64) -> Result<Space, String> {
     Ok(Space::Range { from, to })
 }
 
-fn list(json: &RawValue, path: &str) -> Result<Space, String> {
+fn list(json: &RawValue, path: &str, depth: usize) -> Result<Space, String> {
     let values: Vec<&RawValue> =
         serde_json::from_str(json.get()).map_err(|error| format!("`{path}`: {error}"))?;
     let values = values.into_iter().enumerate().map(|(index, value)| {
-        check_value(value.get())
+        check_nested(value.get(), depth)
             .map_err(|error| format!("`{path}`, argument {index} is invalid: {error}"))?;
         Ok(value.get().to_owned())
     });
     Ok(Space::List(values.collect::<Result<_, String>>()?))
 }
 
-/// Returns the values in the lines of a file; empty lines have none.
+/// Returns the values in the lines of a file, within this number of axes; empty lines have none.
 ///
 /// # Errors
 /// The first line that is no value.
-pub(crate) fn lines(name: &str, text: &str) -> Result<Space, String> {
+pub(crate) fn lines(name: &str, text: &str, depth: usize) -> Result<Space, String> {
     let lines = (1..).zip(text.lines()).filter(|(_, line)| !line.trim().is_empty());
     let values = lines.map(|(number, line)| {
         let refused = |error: String| format!("line {number} of the resource {name} is no value: {error}");
         let value: &RawValue = serde_json::from_str(line).map_err(|error| refused(error.to_string()))?;
-        check_value(value.get()).map_err(|error| refused(error.to_string()))?;
+        check_nested(value.get(), depth).map_err(|error| refused(error.to_string()))?;
         Ok(value.get().to_owned())
     });
     Ok(Space::List(values.collect::<Result<_, String>>()?))

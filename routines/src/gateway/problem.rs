@@ -31,15 +31,18 @@ impl Problem {
 impl From<ServiceError> for Problem {
     fn from(error: ServiceError) -> Self {
         let (status, is_temporary) = match &error {
-            ServiceError::Invalid(_) | ServiceError::Store(StoreError::Name { .. }) => {
+            ServiceError::Invalid(_)
+            | ServiceError::Store(StoreError::Name { .. })
+            | ServiceError::Resource(ResourceError::Name(_) | ResourceError::NotText(..)) => {
                 (StatusCode::BAD_REQUEST, false)
             }
             ServiceError::NoJob(_) | ServiceError::Store(StoreError::Missing { .. }) => {
                 (StatusCode::NOT_FOUND, false)
             }
-            ServiceError::Resource(ResourceError::Name(_)) => (StatusCode::BAD_REQUEST, false),
             ServiceError::Resource(ResourceError::Missing(_)) => (StatusCode::NOT_FOUND, false),
-            ServiceError::Resource(ResourceError::TooLarge) => (StatusCode::PAYLOAD_TOO_LARGE, false),
+            ServiceError::Resource(ResourceError::TooLarge | ResourceError::LongList(_)) => {
+                (StatusCode::PAYLOAD_TOO_LARGE, false)
+            }
             ServiceError::NotOver { .. } => (StatusCode::CONFLICT, true),
             ServiceError::NoResults { .. } => (StatusCode::CONFLICT, false),
             ServiceError::Busy | ServiceError::NoNode => (StatusCode::SERVICE_UNAVAILABLE, true),
@@ -86,5 +89,21 @@ impl IntoResponse for Problem {
             response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static(RETRY_AFTER));
         }
         response
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_that_are_no_lists_of_arguments_are_errors_of_the_client() {
+        let text = String::from_utf8(vec![0xff]).unwrap_err();
+        for (error, status) in [
+            (ResourceError::NotText("image".to_owned(), text), StatusCode::BAD_REQUEST),
+            (ResourceError::LongList("list".to_owned()), StatusCode::PAYLOAD_TOO_LARGE),
+        ] {
+            assert_eq!(Problem::from(ServiceError::from(error)).status, status);
+        }
     }
 }

@@ -17,6 +17,7 @@ use std::{
     collections::HashMap,
     io::{self, ErrorKind, Write as _},
     ops::Range,
+    string::FromUtf8Error,
 };
 
 use serde::{Deserialize, Serialize};
@@ -34,8 +35,8 @@ use crate::{
 /// The maximum size of a resource, in bytes.
 pub(crate) const RESOURCE_BYTES_MAX: u64 = 64 << 30;
 
-/// The maximum size of a list of arguments, in bytes.
-const LIST_BYTES_MAX: u64 = 64 << 20;
+/// The maximum size of all files with the arguments of a job, in bytes; a file that is several axes counts as several.
+pub(crate) const LIST_BYTES_MAX: u64 = 64 << 20;
 
 /// The folder of names in the store.
 const NAMES: &str = "resource-names";
@@ -64,9 +65,11 @@ pub(crate) enum ResourceError {
     #[error("the resource has more than {RESOURCE_BYTES_MAX} bytes")]
     TooLarge,
     #[error(
-        "the resource {name} has {bytes} bytes, but a list of arguments at most {LIST_BYTES_MAX}: split it"
+        "with the resource {0}, the files with arguments have more than {LIST_BYTES_MAX} bytes: submit several jobs"
     )]
-    LongList { name: String, bytes: u64 },
+    LongList(String),
+    #[error("the resource {0} is no text in UTF-8: {1}")]
+    NotText(String, FromUtf8Error),
     #[error("the store: {0}")]
     Io(#[from] io::Error),
 }
@@ -155,13 +158,13 @@ impl Store {
         content.map_err(|error| missing(&resource.name, error))
     }
 
-    /// Reads the content of a name that is a list of arguments.
-    pub(crate) fn list_of(&self, name: &str) -> Result<String, ResourceError> {
+    /// Reads the content of a name that is a list of arguments. `left` is the number of bytes that the job may still read.
+    pub(crate) fn list_of(&self, name: &str, left: &mut u64) -> Result<String, ResourceError> {
         let resource = self.resource(name)?;
-        if resource.bytes > LIST_BYTES_MAX {
-            return Err(ResourceError::LongList { name: resource.name, bytes: resource.bytes });
-        }
-        self.objects.get_text(&resource.content()).map_err(|error| missing(name, error))
+        let rest = left.checked_sub(resource.bytes);
+        *left = rest.ok_or_else(|| ResourceError::LongList(name.to_owned()))?;
+        let content = self.objects.get(&resource.content()).map_err(|error| missing(name, error))?;
+        String::from_utf8(content.into()).map_err(|error| ResourceError::NotText(name.to_owned(), error))
     }
 
     /// Deletes a name with all its contents, also those that an interrupted upload or deletion has left.
@@ -333,6 +336,22 @@ mod tests_of_names {
         assert!(matches!(draft.write(b"2"), Err(ResourceError::TooLarge)));
         drop(draft);
         assert!(matches!(store.delete_resource("table"), Err(ResourceError::Missing(_))));
+    }
+
+    #[test]
+    fn lists_of_arguments_share_one_limit_and_are_text() {
+        let store = store();
+        put(&store, "list", "1\n2\n");
+        let mut left = 7;
+        assert_eq!(store.list_of("list", &mut left).unwrap(), "1\n2\n");
+        assert!(
+            matches!(store.list_of("list", &mut left), Err(ResourceError::LongList(name)) if name == "list")
+        );
+        let mut draft = store.put_resource("image").unwrap();
+        draft.write(&[0xff]).unwrap();
+        draft.finish().unwrap();
+        let refused = store.list_of("image", &mut left).unwrap_err();
+        assert!(matches!(refused, ResourceError::NotText(..)), "{refused}");
     }
 
     #[test]

@@ -6,7 +6,7 @@ use super::{Service, ServiceError, blocking};
 use crate::{
     order::Work,
     package::Package,
-    resource::{Resource, has_references},
+    resource::{LIST_BYTES_MAX, Resource, has_references},
     runtime::Installed,
     signature::Parameters,
     space::{self, Space},
@@ -16,22 +16,22 @@ use crate::{
 
 impl Service {
     /// Reads the files of a space.
-    pub(super) async fn with_files(&self, work: Work) -> Result<Work, ServiceError> {
+    pub(crate) async fn with_files(&self, work: Work) -> Result<Work, ServiceError> {
         let (space, reduce) = match work {
             Work::Calls { space, reduce } if space.any(&|part| matches!(part, Space::File(_))) => {
                 (space, reduce)
             }
             work => return Ok(work),
         };
-        let read = |store: &Store| {
-            Ok(space.try_map(&mut |part| match part {
-                Space::File(name) => {
-                    space::lines(&name, &store.list_of(&name)?).map_err(ServiceError::Invalid)
-                }
-                part => Ok(part),
-            }))
+        let mut left = LIST_BYTES_MAX;
+        let read = move |store: &Store, part, depth| match part {
+            Space::File(name) => {
+                let text = store.list_of(&name, &mut left)?;
+                space::lines(&name, &text, depth).map_err(ServiceError::Invalid)
+            }
+            part => Ok(part),
         };
-        Ok(Work::Calls { space: self.with_store(read).await??, reduce })
+        Ok(Work::Calls { space: self.mapped(space, read).await?, reduce })
     }
 
     /// Replaces the names of resources in arguments by their present contents.
@@ -44,17 +44,24 @@ impl Service {
             let reason = "a search moves between nodes, so its argument contains no resource";
             return Err(ServiceError::Invalid(reason.to_owned()));
         }
-        let refer = |store: &Store| {
-            let mut known = HashMap::<String, Resource>::new();
-            space.try_map(&mut |part| match part {
-                Space::List(values) => {
-                    let refer = |value| store.refer(value, &mut known);
-                    Ok(Space::List(values.into_iter().map(refer).collect::<Result<_, _>>()?))
-                }
-                part => Ok(part),
-            })
+        let mut known = HashMap::<String, Resource>::new();
+        let refer = move |store: &Store, part, _| match part {
+            Space::List(values) => {
+                let values = values.into_iter().map(|value| store.refer(value, &mut known));
+                Ok(Space::List(values.collect::<Result<_, _>>()?))
+            }
+            part => Ok(part),
         };
-        self.with_store(refer).await
+        self.mapped(space, refer).await
+    }
+
+    /// Replaces parts of a space, as [`Space::try_map`] does, by means of the store.
+    async fn mapped(
+        &self,
+        space: Space,
+        mut with: impl FnMut(&Store, Space, usize) -> Result<Space, ServiceError> + Send + 'static,
+    ) -> Result<Space, ServiceError> {
+        self.with_store(move |store| Ok(space.try_map(&mut |part, depth| with(store, part, depth)))).await?
     }
 }
 

@@ -63,6 +63,7 @@ fn invalid_spaces_are_refused_with_place_and_remedy() {
         (&*wide, ["101 axes", "give 1 to 100"]),
         (r#"{"product": 1}"#, ["arguments.product", "object of axes"]),
         (r#"{"product": {"x": [1], "x": [2]}}"#, ["\"x\" twice", "remove one"]),
+        (r#"{"product": {"$resource": ["a"]}}"#, ["arguments.product", "names with $ are reserved"]),
         (r#"{"zip": {"x": [1, 2], "y": [1]}}"#, ["`arguments.zip.x` has 2 points", "equal numbers"]),
         (r#"{"product": [{"zip": [[], [1]]}]}"#, ["arguments.product[0].zip[1]", "equal numbers"]),
         (&*deep, ["nested more than 8", "merge"]),
@@ -79,15 +80,41 @@ fn invalid_spaces_are_refused_with_place_and_remedy() {
 #[test]
 fn lines_of_a_file_are_an_axis() {
     let space = parse(r#"{"zip": {"x": {"file": "cases"}, "y": [1, 2]}}"#).unwrap();
-    let mut read = |part| match part {
-        Space::File(name) => lines(&name, "[0, 1]\r\n\n\"b\"\n"),
+    let mut read = |part, depth| match part {
+        Space::File(name) => lines(&name, "[0, 1]\r\n\n\"b\"\n", depth),
         part => Ok(part),
     };
     let space = space.try_map(&mut read).unwrap();
     assert_eq!(space.check_len(), Ok(()));
     assert_eq!(points(&space), [r#"{"x":[0, 1],"y":1}"#, r#"{"x":"b","y":2}"#]);
-    assert!(lines("cases", "1\nx").unwrap_err().contains("line 2 of the resource cases"));
-    assert!(lines("cases", "18446744073709551616").unwrap_err().contains("line 1"));
+    assert!(lines("cases", "1\nx", 0).unwrap_err().contains("line 2 of the resource cases"));
+    assert!(lines("cases", "18446744073709551616", 0).unwrap_err().contains("line 1"));
+}
+
+#[test]
+fn values_in_axes_are_as_deep_as_those_without() {
+    let nested = |depth| "[".repeat(depth) + &"]".repeat(depth);
+    let within = |depth| format!(r#"{{"zip": [{{"product": {{"x": [{}]}}}}]}}"#, nested(depth));
+    assert_eq!(parse(&within(98)).map(|space| space.len()), Ok(1));
+    let refused = parse(&within(99)).unwrap_err();
+    assert!(
+        refused.contains("`arguments.zip[0].product.x`, argument 0") && refused.contains("100 deep"),
+        "{refused}"
+    );
+    assert!(lines("cases", &nested(98), 2).is_ok() && lines("cases", &nested(99), 2).is_err());
+    let space = parse(r#"{"zip": [{"file": "a"}, {"zip": [{"file": "b"}]}]}"#).unwrap();
+    let mut depths = Vec::new();
+    let noted = space.try_map(&mut |part, depth| {
+        depths.push(depth);
+        Ok::<_, ()>(part)
+    });
+    assert!(noted.is_ok() && depths == [1, 2], "{depths:?}");
+}
+
+#[test]
+fn points_of_a_zip_are_checked_once() {
+    let space = parse(r#"{"zip": [[1, 2, 3], {"range": [0, 3]}, ["a", "b", "c"]]}"#).unwrap();
+    assert_eq!(space.samples().collect::<Vec<_>>(), [0, 1, 2]);
 }
 
 fn space() -> impl Strategy<Value = Space> {

@@ -34,5 +34,5 @@ pub(crate) use self::{
     exchange::{Exchange, SearchStage, Step},
     frame::{FRAME_BYTES_MAX, Frame, FrameError, Frames},
     message::{CallError, EntryKind, ErrorKind, FromRuntime, NewCounts, Offer, ToRuntime},
-    value::{ValueError, check_value},
+    value::{ValueError, check_nested, check_value},
 };

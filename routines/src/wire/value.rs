@@ -26,7 +26,12 @@ pub(crate) enum ValueError {
 
 /// Checks a text that is valid JSON.
 pub(crate) fn check_value(json: &str) -> Result<(), ValueError> {
-    let (bytes, mut at, mut depth) = (json.as_bytes(), 0, 0_usize);
+    check_nested(json, 0)
+}
+
+/// Checks a text that is valid JSON, and becomes a part of a value in which it is so deep.
+pub(crate) fn check_nested(json: &str, mut depth: usize) -> Result<(), ValueError> {
+    let (bytes, mut at) = (json.as_bytes(), 0);
     while let Some(&byte) = bytes.get(at) {
         match byte {
             b'"' => at = check_string(bytes, at + 1)?,
