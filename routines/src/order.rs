@@ -35,7 +35,8 @@ impl Work {
             Self::Calls { space, reduce } => {
                 Space::List(vec![space.digest(), format!("{reduce:?}")]).digest()
             }
-            Self::Search(argument) => Space::List(vec![argument.clone()]).digest(),
+            // The word is no JSON, so it differs from an argument.
+            Self::Search(argument) => Space::List(vec!["search".to_owned(), argument.clone()]).digest(),
         }
     }
 

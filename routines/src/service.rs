@@ -23,7 +23,7 @@ use self::arguments::{check_kind, checked, wrong_kind};
 use crate::{
     NAME,
     batch::Batch,
-    job_name::{Name, is_same_job, job_name, key_of},
+    job_name::{Name, job_name, key_of},
     library::{Library, Page, Query},
     mesh::{self, Ended, Spec},
     order::{Order, Work},
@@ -136,33 +136,29 @@ impl Service {
         let package = &installed.package;
         let (kind, name, digest) = (package.description.kind, package.name(), package.digest.clone());
         check_kind(&work, package)?;
+        let of_job = key.map_or_else(|| format!("{:032x}", rand::random::<u128>()), key_of);
+        // Before the files are read: a repeated request may find other contents.
+        let arguments = work.digest();
+        let _one = if key.is_some() { Some(self.submitting.lock().await) } else { None };
+        if key.is_some() {
+            for entry in self.client.overview().await?.jobs {
+                let Some(record) = entry.record.filter(|record| record.program == NAME) else { continue };
+                let Some(its) = Name::parse(&record.name).filter(|its| its.key == of_job) else { continue };
+                let id = entry.id.parse().map_err(|_| ServiceError::Invalid("a job has no id".to_owned()))?;
+                let is_same = its.is_of(routine, &name, &arguments);
+                return if is_same { Ok((id, false)) } else { Err(ServiceError::KeyTaken(id)) };
+            }
+        }
         let work = self.with_files(work).await?;
         if let Work::Calls { space, .. } = &work {
             space.check_len().map_err(ServiceError::Invalid)?;
         }
-        let of_job = key.map_or_else(|| format!("{:032x}", rand::random::<u128>()), key_of);
-        // It contains the arguments of the request: a repeated one may find other contents of resources.
-        let title = job_name(&of_job, &work, &name);
+        let title = job_name(&of_job, work.calls(), &arguments, &name);
         let (space, reduce) = match work {
             Work::Calls { space, reduce } => (space, reduce),
             Work::Search(argument) => (Space::List(vec![argument]), Vec::new()),
         };
         let space = checked(&installed, space, Parameters::check_space).await?;
-        let _one = if key.is_some() { Some(self.submitting.lock().await) } else { None };
-        if key.is_some() {
-            for entry in self.client.overview().await?.jobs {
-                let Some(record) = entry.record.filter(|record| record.program == NAME) else { continue };
-                if Name::parse(&record.name).is_some_and(|its| its.key == of_job) {
-                    let id =
-                        entry.id.parse().map_err(|_| ServiceError::Invalid("a job has no id".to_owned()))?;
-                    return if is_same_job(&record.name, &title, routine) {
-                        Ok((id, false))
-                    } else {
-                        Err(ServiceError::KeyTaken(id))
-                    };
-                }
-            }
-        }
         let space = self.referred(space, kind).await?;
         Ok((self.send(Order { digest, key: of_job, space, reduce }, kind, title).await?, true))
     }

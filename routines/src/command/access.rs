@@ -135,7 +135,14 @@ impl Access {
 
     /// Submits a job and waits until it is successful. A command that keeps its jobs continues an earlier one.
     pub(super) async fn succeed(&self, service: &Service, routine: &str, work: Work) -> Result<Ran, Failure> {
-        let key = if self.here.keeps_jobs() { Some(service.key_of(routine, &work).await?) } else { None };
+        let (work, key) = if self.here.keeps_jobs() {
+            // First, so that other lines of a file are other work.
+            let work = service.with_files(work).await?;
+            let key = service.key_of(routine, &work).await?;
+            (work, Some(key))
+        } else {
+            (work, None)
+        };
         let (id, is_new) = service.submit(routine, work, key.as_deref()).await?;
         if let Some(other) = service.other_build(&id, &self.release()?).await? {
             return Err(Failure::usage(format!(
