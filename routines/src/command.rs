@@ -383,3 +383,23 @@ fn read(file: &Path) -> Result<Box<RawValue>, Failure> {
     }
     serde_json::from_slice(&bytes).map_err(|error| refused(error.to_string()))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_without_effect_are_refused() {
+        for line in [
+            &["call", "pi", "--store", "s", "--workers", "0"][..],
+            &["gateway", "--store", "s", "--node-listen", "127.0.0.1:1"],
+            &["gateway", "--store", "s", "--node-advertise", "127.0.0.1:1"],
+        ] {
+            let line = || [NAME].iter().chain(line);
+            assert!(CommandLine::try_parse_from(line()).is_err(), "{:?}", line().collect::<Vec<_>>());
+        }
+        let line = [NAME, "gateway", "--store", "s", "--zk", "127.0.0.1:1", "--node-listen", "127.0.0.1:2"];
+        assert!(CommandLine::try_parse_from(line).is_ok());
+        assert!(CommandLine::try_parse_from([NAME, "gateway", "--store", "s", "--workers", "1"]).is_ok());
+    }
+}

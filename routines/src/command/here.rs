@@ -35,7 +35,7 @@ pub(super) struct Runtimes {
 pub(super) struct Here {
     /// The number of calls at a time; by default one for each processor.
     #[arg(long, conflicts_with = "zk")]
-    workers: Option<usize>,
+    workers: Option<NonZeroUsize>,
     /// Keep the jobs in this directory, which is created if it does not exist. The same command continues after any
     /// interruption, and returns the results of a job that is over.
     #[arg(long, value_name = "DIR", conflicts_with = "zk")]
@@ -70,11 +70,17 @@ impl Here {
 
     /// Starts the node of this process.
     pub(super) fn start(&self, client: &Client, store: &Store) -> Result<Node, Failure> {
-        let workers = self.workers.unwrap_or_else(processors);
+        let workers = self.workers.map_or_else(processors, NonZeroUsize::get);
         let mut labels = id_of(store.label())?;
         id_of(labels.merge(&id_of(store.direct_label())?))?;
         self.runtimes.install(store.clone(), workers)?;
         let node = Node::builder(client).kinds(kinds()).workers(workers).labels(labels);
+        // The results of a finished job are printed again, however long ago it was.
+        let node = if self.keeps_jobs() {
+            node.keep(usize::MAX, Duration::MAX).keep_result_bytes(u64::MAX)
+        } else {
+            node
+        };
         Ok(node.drain_deadline(LEAVE_MAX).serve()?)
     }
 

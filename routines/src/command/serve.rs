@@ -29,11 +29,11 @@ pub(super) struct Gateway {
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8790")]
     listen: SocketAddr,
     /// The address to listen on for nodes; port 0 selects any free port.
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:0")]
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:0", requires = "zk")]
     node_listen: SocketAddr,
     /// The address at which nodes reach this gateway, if it differs: an IP address or a host name, with or without a
     /// port.
-    #[arg(long, value_name = "ADDR", value_parser = str::parse::<Address>)]
+    #[arg(long, value_name = "ADDR", value_parser = str::parse::<Address>, requires = "zk")]
     node_advertise: Option<Address>,
     /// End at the end of standard input, which a client holds open as long as it exists.
     #[arg(long, hide = true)]
@@ -52,9 +52,9 @@ pub(super) fn serve(arguments: &Gateway) -> Result<ExitCode, Failure> {
         let label = id_of(store.direct_label())?;
         let mut node = if has_servers { Some(node_of(arguments, &label)?.serve()?) } else { None };
         let version = access.release()?.version().to_owned();
+        let mut endings = Endings::listen()?;
         print(&format!("serving http://{at}/\n"));
         let sweeper = service.clone();
-        let mut endings = Endings::listen()?;
         let ended = Box::pin(async {
             tokio::select! {
                 never = gateway::serve(listener, service) => match never {},
