@@ -116,8 +116,9 @@ pub(crate) fn number_of(result: &str) -> Result<f64, CallError> {
     let found = match serde_json::from_str(result) {
         Ok(Value::Number(number)) => number.as_f64(),
         Ok(Value::Object(fields)) if fields.len() == 1 => {
-            let text = fields.get("$i").or_else(|| fields.get("$f")).and_then(Value::as_str);
-            text.and_then(|text| text.parse().ok())
+            let number = |key| fields.get(key)?.as_str()?.parse::<f64>().ok();
+            // Words for infinities and NaN are no integers.
+            number("$i").filter(|number| number.is_finite()).or_else(|| number("$f"))
         }
         _ => None,
     };
@@ -184,7 +185,8 @@ mod tests {
             assert_eq!(number_of(json).unwrap(), number);
         }
         assert!(number_of(r#"{"$f":"nan"}"#).unwrap().is_nan());
-        for json in ["null", "true", "\"3\"", "[3]", "{}", r#"{"$i":"x"}"#] {
+        let huge = format!(r#"{{"$i":"1{}"}}"#, "0".repeat(309));
+        for json in ["null", "true", "\"3\"", "[3]", "{}", r#"{"$i":"x"}"#, r#"{"$i":"nan"}"#, &*huge] {
             let error = number_of(json).unwrap_err();
             assert!(error.kind == ErrorKind::Invalid && error.message.contains("is no number"), "{json}");
         }
