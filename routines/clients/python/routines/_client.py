@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Iterable, Iterator, Mapping, Optional, Sequence, Type
 from urllib.parse import quote, urlencode
 
-from ._space import Space, document
+from ._space import Space, document, is_described
 from ._values import Resource, encode, special
 
 if TYPE_CHECKING:
@@ -99,12 +99,12 @@ class Client:
     ) -> Job:
         """Starts a job with one call for each argument, which is the only one of its call.
 
-        A range is not expanded. A job with the same key is not started a second time. `reduce` has the names of numbers
-        for `Job.reduced`: sum, mean, min, max, argmin, argmax and count.
+        Of a range with the step 1 within ±2^53, only the ends are sent. A job with the same key is not started a second
+        time. `reduce` has the names of numbers for `Job.reduced`: sum, mean, min, max, argmin, argmax and count.
         """
-        if not isinstance(arguments, range):
-            return self._submit(routine, [[encode(value)] for value in arguments], key, reduce)
-        return self._submit(routine, document(arguments), key, reduce)
+        if isinstance(arguments, range) and is_described(arguments):
+            return self._submit(routine, document(arguments), key, reduce)
+        return self._submit(routine, [[encode(value)] for value in arguments], key, reduce)
 
     def starmap(
         self, routine: str, arguments: Iterable[Any] | Space, *, key: Optional[str] = None, reduce: Sequence[str] = ()

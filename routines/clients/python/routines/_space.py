@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Iterable
 
-from ._values import Resource, encode
+from ._values import INTEGER_MAX, Resource, encode
 
 
 @dataclass(frozen=True)
@@ -18,7 +18,8 @@ class Space:
 def product(*axes: Any, **named: Any) -> Space:
     """Returns all combinations of the values of axes, as positional or named arguments; the last axis changes fastest.
 
-    An axis is a range, which is not expanded, another iterable of values, or a space.
+    An axis is an iterable of values or a space. Of a range with the step 1 within ±2^53, only the ends are sent; others are
+    sent as lists.
     """
     return Space({"product": _axes(axes, named)})
 
@@ -40,9 +41,14 @@ def _axes(axes: tuple[Any, ...], named: dict[str, Any]) -> Any:
 
 
 def document(values: Iterable[Any] | Space) -> Any:
-    """Returns the description of an axis, or of all arguments. A range is not expanded."""
+    """Returns the description of an axis, or of all arguments."""
     if isinstance(values, Space):
         return values.document
-    if isinstance(values, range) and values.step == 1:
+    if isinstance(values, range) and is_described(values):
         return {"range": [values.start, max(values.start, values.stop)]}
     return [encode(value) for value in values]
+
+
+def is_described(values: range) -> bool:
+    """Returns whether only the ends of a range are sent; others are sent as lists."""
+    return values.step == 1 and -INTEGER_MAX <= values.start and max(values.start, values.stop) <= INTEGER_MAX
