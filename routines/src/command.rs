@@ -305,7 +305,7 @@ fn call(arguments: &Call) -> Result<ExitCode, Failure> {
     let space = Space::List(vec![argument.get().to_owned()]);
     let mut outcome = String::new();
     let work = Work::Calls { space, reduce: Vec::new() };
-    let ran = arguments.access.outcomes(&arguments.routine, work, |json| {
+    let ran = arguments.access.outcomes(&arguments.routine, work, |_, json| {
         json.clone_into(&mut outcome);
         Ok(())
     })?;
@@ -343,19 +343,22 @@ fn map(arguments: &Map) -> Result<ExitCode, Failure> {
         (None, None) => Err("give --range or --arguments".to_owned()),
     };
     let work = Work::Calls { space: space.map_err(Failure::usage)?, reduce: arguments.reduce.clone() };
-    let mut lines = Vec::new();
-    let ran = arguments.access.outcomes(&arguments.routine, work, |json| {
-        if arguments.json {
-            lines.push(json.to_owned());
-        } else {
+    let mut is_first = true;
+    let ran = arguments.access.outcomes(&arguments.routine, work, |ran, json| {
+        if !arguments.json {
             print(&format!("{json}\n"));
+        } else if std::mem::take(&mut is_first) {
+            print(&format!("{},\"results\":[{json}", ran.head()));
+        } else {
+            print(&format!(",{json}"));
         }
         Ok(())
     })?;
     match (&ran.reduced, arguments.json) {
         (Some(reduced), false) => print(&format!("{reduced}\n")),
         (Some(reduced), true) => print(&format!("{},\"reduced\":{reduced}}}\n", ran.head())),
-        (None, true) => print(&format!("{},\"results\":[{}]}}\n", ran.head(), lines.join(","))),
+        (None, true) if is_first => print(&format!("{},\"results\":[]}}\n", ran.head())),
+        (None, true) => print("]}\n"),
         (None, false) => {}
     }
     if ran.failed > 0 {

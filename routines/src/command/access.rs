@@ -114,7 +114,7 @@ impl Access {
         &self,
         routine: &str,
         work: Work,
-        show: impl FnMut(&str) -> Result<(), Failure>,
+        show: impl FnMut(&Ran, &str) -> Result<(), Failure>,
     ) -> Result<Ran, Failure> {
         self.run(Level::Warn, async |service, _| {
             let ran = self.succeed(&service, routine, work).await?;
@@ -128,7 +128,7 @@ impl Access {
                 let lines = Service::lines(&results, from, PART, PART_BYTES).await?;
                 let Some(last) = lines.last() else { return Ok(ran) };
                 from = last.index + 1;
-                lines.iter().try_for_each(|line| show(&line.json))?;
+                lines.iter().try_for_each(|line| show(&ran, &line.json))?;
             }
         })
     }
