@@ -8,7 +8,10 @@ use std::{
 use serde_json::json;
 use taskwork_tests::cluster::SOON;
 
-use crate::routines::{Gateway, Site};
+use crate::{
+    routine_here::write_routine,
+    routines::{Gateway, Site},
+};
 
 /// A call of many steps, which are slow until a gate is open. It notes each with the process of its node.
 const MODULE: &str = r#"
@@ -42,12 +45,8 @@ impl LongCall {
     fn start(steps: usize) -> Self {
         let mut site = Site::new();
         let folder = site.cluster.folder().join("steps");
-        fs::create_dir(&folder).unwrap();
-        let text =
-            "name = 'steps'\nversion = '1'\nruntime = 'python3'\nentry = 'module:run'\ncheckpoint = 0.2\n";
-        fs::write(folder.join("routine.toml"), text).unwrap();
-        let place = format!("FOLDER = {:?}\n", site.source.to_str().unwrap());
-        fs::write(folder.join("module.py"), place + MODULE).unwrap();
+        let description = "name = 'steps'\nversion = '1'\nentry = 'module:run'\ncheckpoint = 0.2";
+        write_routine(&folder, description, &site.source, MODULE);
         site.cluster.json("routines", &["deploy", folder.to_str().unwrap()]).unwrap();
         site.start_nodes(2);
         let gateway = Gateway::start(&site.cluster);

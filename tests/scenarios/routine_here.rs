@@ -3,6 +3,7 @@
 use std::{
     collections::BTreeMap,
     fs,
+    net::TcpStream,
     path::{Path, PathBuf},
     process::Command,
     thread,
@@ -35,6 +36,14 @@ def area(x=1, y=1, scale=1.0):
     return x * y * scale
 "#;
 
+/// Writes the folder of a routine. Its module knows the folder for its notes.
+pub(crate) fn write_routine(folder: &Path, description: &str, notes: &Path, module: &str) {
+    fs::create_dir(folder).unwrap();
+    fs::write(folder.join("routine.toml"), format!("runtime = 'python3'\n{description}\n")).unwrap();
+    let place = format!("FOLDER = {:?}\n", notes.to_str().unwrap());
+    fs::write(folder.join("module.py"), place + module).unwrap();
+}
+
 /// A folder with a store, in which the routines are deployed.
 struct Place(TempDir);
 
@@ -42,16 +51,8 @@ impl Place {
     fn new() -> Self {
         let place = Self(tempfile::tempdir().unwrap());
         for (name, entry) in [("square", "run"), ("area", "area")] {
-            let source = place.path().join(name);
-            fs::create_dir(&source).unwrap();
-            let toml =
-                format!("name = '{name}'\nversion = '1.0'\nruntime = 'python3'\nentry = 'module:{entry}'\n");
-            fs::write(source.join("routine.toml"), toml).unwrap();
-            fs::write(
-                source.join("module.py"),
-                format!("FOLDER = {:?}\n{MODULE}", place.path().to_str().unwrap()),
-            )
-            .unwrap();
+            let description = format!("name = '{name}'\nversion = '1.0'\nentry = 'module:{entry}'");
+            write_routine(&place.path().join(name), &description, place.path(), MODULE);
             assert_eq!(place.run(&["deploy", name]).code, 0);
         }
         place
@@ -75,6 +76,17 @@ impl Place {
         Running::begin(self.prepared(command), self.path()).unwrap()
     }
 
+    /// Begins a job, and waits until it has made this many calls.
+    fn begin_calls(&self, arguments: &[&str], calls: usize) -> Running {
+        let mut running = self.begin(arguments);
+        let deadline = Instant::now() + SOON;
+        while self.notes().len() < calls {
+            assert!(!running.has_ended().unwrap() && Instant::now() < deadline, "{}", running.errors());
+            thread::sleep(Duration::from_millis(10));
+        }
+        running
+    }
+
     fn run(&self, arguments: &[&str]) -> CommandOutput {
         self.begin(arguments).end().unwrap()
     }
@@ -83,6 +95,11 @@ impl Place {
         let ended = self.run(&[arguments, &["--json"]].concat());
         assert_eq!(ended.code, 0, "{arguments:?}: {}", ended.err);
         serde_json::from_str(&ended.out).unwrap()
+    }
+
+    /// Returns the number of calls that were made more than once.
+    fn repeated(&self) -> usize {
+        self.notes().values().filter(|times| **times > 1).count()
     }
 
     /// Returns how often each call was made.
@@ -130,12 +147,7 @@ fn killed_map_continues_from_its_directory() {
     let calls = CALLS.to_string();
     let arguments =
         ["map", "square@1.0", "--range", &format!("0..{calls}"), "--state", "state", "--workers", "2"];
-    let mut killed = place.begin(&arguments);
-    let deadline = Instant::now() + SOON;
-    while place.notes().len() < CALLS_BEFORE {
-        assert!(!killed.has_ended().unwrap() && Instant::now() < deadline, "{}", killed.errors());
-        thread::sleep(Duration::from_millis(10));
-    }
+    let killed = place.begin_calls(&arguments, CALLS_BEFORE);
     let refused = place.run(&arguments);
     assert!(refused.code == 2 && refused.err.contains("in use by another process"), "{refused:?}");
     signal(&killed, "KILL");
@@ -146,7 +158,7 @@ fn killed_map_continues_from_its_directory() {
     let expected: Vec<String> =
         (0..CALLS).map(|n| format!("{{\"index\":{n},\"value\":{}}}", n * n)).collect();
     assert_eq!(ended.out.lines().collect::<Vec<_>>(), expected);
-    let repeated = place.notes().values().filter(|times| **times > 1).count();
+    let repeated = place.repeated();
     assert!(repeated < made, "{repeated} of {made} calls were repeated");
     // A job that is over has its results, and another one starts.
     let notes = place.notes();
@@ -160,18 +172,105 @@ fn killed_map_continues_from_its_directory() {
 fn interrupted_map_continues_from_its_directory() {
     let place = Place::new();
     let arguments = ["map", "square@1.0", "--range", "0..200", "--state", "state", "--workers", "1"];
-    let mut interrupted = place.begin(&arguments);
-    let deadline = Instant::now() + SOON;
-    while place.notes().len() < 20 {
-        assert!(!interrupted.has_ended().unwrap() && Instant::now() < deadline, "{}", interrupted.errors());
-        thread::sleep(Duration::from_millis(10));
-    }
+    let interrupted = place.begin_calls(&arguments, 20);
     signal(&interrupted, "INT");
     let ended = interrupted.end().unwrap();
     assert!(ended.code == 130 && ended.err.contains("The same command continues"), "{ended:?}");
-    assert!(place.notes().len() < 200);
+    let made = place.notes().len();
+    assert!(made < 200);
     let ended = place.run(&arguments);
     assert_eq!((ended.code, ended.out.lines().count()), (0, 200), "{}", ended.err);
+    let repeated = place.repeated();
+    assert!(repeated < made, "{repeated} of {made} calls were repeated");
+}
+
+#[test]
+fn job_of_another_build_is_refused_until_it_is_over() {
+    let place = Place::new();
+    // The same program, in a file that differs by a byte.
+    let (built, other) = (program("routines").unwrap(), place.path().join("other-build"));
+    fs::write(&other, [fs::read(&built).unwrap(), vec![0]].concat()).unwrap();
+    fs::set_permissions(&other, fs::metadata(&built).unwrap().permissions()).unwrap();
+    let arguments = ["map", "square@1.0", "--range", "0..200", "--state", "state", "--workers", "1"];
+    let run_other = || {
+        let mut command = Command::new(&other);
+        command.args(arguments);
+        Running::begin(place.prepared(command), place.path()).unwrap().end().unwrap()
+    };
+    let killed = place.begin_calls(&arguments, 1);
+    signal(&killed, "KILL");
+    killed.end().unwrap();
+    let refused = run_other();
+    assert_eq!(refused.code, 2, "{refused:?}");
+    for part in ["job j-0000000000", "another build of routines", "another directory"] {
+        assert!(refused.err.contains(part), "{refused:?}");
+    }
+    let ended = place.run(&arguments);
+    assert_eq!((ended.code, ended.out.lines().count()), (0, 200), "{}", ended.err);
+    assert_eq!(run_other().out, ended.out);
+}
+
+#[test]
+fn map_of_a_replaced_file_is_another_job() {
+    let place = Place::new();
+    fs::write(place.path().join("space.json"), r#"{"file": "cases"}"#).unwrap();
+    let map = |lines: &str| {
+        fs::write(place.path().join("cases"), lines).unwrap();
+        assert_eq!(place.run(&["put", "cases", "cases"]).code, 0);
+        place.json(&["map", "square@1.0", "--arguments", "space.json", "--state", "state"])
+    };
+    let first = map("2\n3\n");
+    assert_eq!(first["results"], json!([{ "index": 0, "value": 4 }, { "index": 1, "value": 9 }]));
+    let second = map("5\n");
+    assert_eq!(second["results"], json!([{ "index": 0, "value": 25 }]));
+    assert_eq!(map("2\n3\n")["job"], first["job"]);
+    assert_eq!(map("\n")["results"], json!([]));
+}
+
+#[test]
+fn gateway_of_the_python_client_ends_with_its_process_only() {
+    let place = Place::new();
+    let script = r#"
+import os, signal, subprocess, sys
+from unittest import mock
+import routines
+
+started = []
+
+class Interrupted(subprocess.Popen):
+    def __init__(self, *arguments, **options):
+        super().__init__(*arguments, **options)
+        started.append(self)
+        self.stdout.close()
+        self.stdout = mock.MagicMock()
+        self.stdout.__enter__.return_value.readline.side_effect = KeyboardInterrupt
+
+with mock.patch("subprocess.Popen", Interrupted):
+    try:
+        routines.here()
+    except KeyboardInterrupt:
+        assert started[0].returncode == -signal.SIGKILL
+    else:
+        raise AssertionError("it is interrupted")
+
+r = routines.here("--workers", "1")
+assert os.getpgid(r._gateway.pid) != os.getpgid(0)
+child = os.fork()
+if child == 0:
+    # By way of the handlers at exit.
+    sys.exit(0)
+os.waitpid(child, 0)
+assert r.call("square@1.0", 3) == 9
+print(r._url, flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"#;
+    let ended = Running::begin(place.prepared(client(&[script])), place.path()).unwrap().end().unwrap();
+    let address = ended.out.trim().strip_prefix("http://").unwrap_or_else(|| panic!("{}", ended.err));
+    let deadline = Instant::now() + SOON;
+    while TcpStream::connect(address).is_ok() {
+        assert!(Instant::now() < deadline, "the gateway runs without its client");
+        thread::sleep(Duration::from_millis(10));
+    }
 }
 
 #[test]
@@ -193,10 +292,20 @@ with routines.here("--workers", "2") as r:
     with r.executor() as executor:
         assert list(executor.map("square@1.0", range(30))) == [n * n for n in range(30)]
     r.put("cases", b"[2, 3]\n\n[4, 5]\n")
-    assert r.starmap("area@1.0", routines.lines(routines.Resource("cases"))).values() == [6, 20]
+    cases = routines.lines(routines.Resource("cases"))
+    first = r.starmap("area@1.0", cases, key="again")
+    assert first.values() == [6, 20]
+    r.put("cases", b"[7, 1]\n")
+    assert r.starmap("area@1.0", cases).values() == [7]
+    r.delete("cases")
+    assert r.starmap("area@1.0", cases, key="again").id == first.id
+    r.put("image", b"\xff")
     space = routines.product(x=range(1, 4), y=[2, 5], scale=[0.1])
     expected = [x * y * 0.1 for x in range(1, 4) for y in [2, 5]]
     assert r.starmap("area@1.0", space).values() == expected
+    assert r.map("square@1.0", range(1, 8, 3)).values() == [1, 16, 49]
+    large = range(2**60, 2**60 + 2)
+    assert r.map("square@1.0", large).values() == [n * n for n in large]
     pairs = routines.zipped(range(3), [5, 6, 7])
     assert r.starmap("area@1.0", pairs).values() == [0, 6, 14]
     scales = [10.0 ** (n % 40 - 20) * (-1) ** n for n in range(2000)]
@@ -219,6 +328,7 @@ with routines.here("--workers", "2") as r:
     assert failed.status()["reduced"] == {"sum": 1.0}
     for arguments, part in [(routines.zipped([1], [1, 2]), "`arguments.zip[0]` has 1 points"),
                             (routines.product(range(10**9), range(10**9)), "at most 1000000000 calls"),
+                            (routines.lines(routines.Resource("image")), "no text in UTF-8"),
                             (routines.lines(routines.Resource("none")), "no resource none")]:
         try:
             r.starmap("area@1.0", arguments)

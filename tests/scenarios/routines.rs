@@ -14,6 +14,8 @@ use std::{
 use serde_json::{Value, json};
 use taskwork_tests::cluster::{Cluster, Running, SOON};
 
+use crate::routine_here::write_routine;
+
 const CALLS: u64 = 1_000;
 
 /// A routine that takes a moment, and notes each call with the process of its node.
@@ -70,11 +72,7 @@ impl Site {
 
     pub(crate) fn on(cluster: Cluster) -> Self {
         let (store, source) = (cluster.folder().join("store"), cluster.folder().join("source"));
-        fs::create_dir(&source).unwrap();
-        let text = "name = 'square'\nversion = '1.0'\nruntime = 'python3'\nentry = 'module:run'\n";
-        fs::write(source.join("routine.toml"), text).unwrap();
-        fs::write(source.join("module.py"), format!("FOLDER = {:?}\n{MODULE}", source.to_str().unwrap()))
-            .unwrap();
+        write_routine(&source, "name = 'square'\nversion = '1.0'\nentry = 'module:run'", &source, MODULE);
         let mut site = Self { cluster, store, source };
         let store = site.store.to_str().unwrap().to_owned();
         site.cluster.environment.push(("ROUTINES_STORE".to_owned(), store));
