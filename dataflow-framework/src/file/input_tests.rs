@@ -319,10 +319,28 @@ fn program_that_writes_to_file_of_every_node_fails() -> Result<(), Box<dyn Error
 }
 
 #[test]
+fn second_input_at_a_path_is_refused_and_the_first_one_is_unchanged() -> Result<(), Box<dyn Error>> {
+    let place = tempfile::tempdir()?;
+    let path = installed(place.path(), "one", 1)?;
+    let installed = File::everywhere(&path)?;
+    let (_value, data) = version("two");
+    for [first, second] in [[&installed, &installed], [&installed, &*data], [&*data, &*data]] {
+        let run = shell("true").input("in/a", first).input("in/a", second);
+        let error = run.stdout_to("out").expect_err("they are at one path").to_string();
+        assert_eq!(error, "two inputs of a program are at `in/a`");
+    }
+    assert_eq!((&*fs::read_to_string(&path)?, &*data.read_to_string()?), ("one", "two"));
+    Ok(())
+}
+
+#[test]
 fn path_that_cannot_be_on_every_node_is_refused() -> io::Result<()> {
     let place = tempfile::tempdir()?;
     let folder = place.path().display().to_string();
+    let fifo = format!("{folder}/fifo");
+    nix::unistd::mkfifo(&*fifo, nix::sys::stat::Mode::S_IRWXU)?;
     for (path, expected) in [
+        (&*fifo, "it is not a regular file"),
         ("relative", "it is not absolute"),
         ("", "it is not absolute"),
         ("/dev/null", "it is not a regular file"),

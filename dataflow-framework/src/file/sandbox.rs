@@ -9,7 +9,7 @@ use std::{
     path::Path,
 };
 
-use super::{File, is_executable, told, work_dir::Folder};
+use super::{File, is_executable, refused, told, work_dir::Folder};
 
 /// The directory in which an external program runs, with its input files.
 pub(super) struct Sandbox<'a> {
@@ -62,6 +62,10 @@ impl<'a> Sandbox<'a> {
     /// Links a file, or copies it if the program may change it or could change the original through a link.
     fn provide(&mut self, file: &'a File, path: &str, access: Access) -> io::Result<()> {
         let to = self.path().join(path);
+        // A copy would be written through a link to the first input.
+        if to.symlink_metadata().is_ok() {
+            return Err(refused(format!("two inputs of a program are at `{path}`")));
+        }
         // Nothing must appear under the name of a missing file.
         let metadata = file.metadata()?;
         if access == Access::Read && file.link(&to) {

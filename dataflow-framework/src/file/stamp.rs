@@ -57,7 +57,8 @@ impl File {
     /// are none, the calls fail.
     ///
     /// A task with `&File` gets this path. [`Run`](crate::Run) gives its program a symbolic link to it, which the program must
-    /// not write to. A task with `&mut File` gets a copy.
+    /// not write to. A task with `&mut File` gets a copy. A file within other data is not copied: a task that
+    /// changes that data must not write to the path of the file.
     ///
     /// # Errors
     /// If the path is not absolute or not UTF-8, or there is no regular file on this node.
@@ -176,9 +177,12 @@ impl File {
 
     /// Returns the metadata of a file that every node has.
     fn regular(&self) -> io::Result<Metadata> {
-        let metadata = fs::File::open(&self.path).and_then(|file| {
-            let metadata = file.metadata()?;
-            if metadata.is_file() { Ok(metadata) } else { Err(io::Error::other("it is not a regular file")) }
+        // The file is opened to find out whether it can be read. To open a FIFO would wait for its writer.
+        let metadata = fs::metadata(&self.path).and_then(|metadata| {
+            if !metadata.is_file() {
+                return Err(io::Error::other("it is not a regular file"));
+            }
+            fs::File::open(&self.path)?.metadata()
         });
         metadata.map_err(|error| {
             let what =
