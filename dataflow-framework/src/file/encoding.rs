@@ -289,7 +289,10 @@ impl Visitor<'_> for Chunk<'_, '_> {
 #[cfg(test)]
 mod tests {
     use super::{CHUNK_BYTES, File, Header};
-    use crate::encoding::{decode, encode};
+    use crate::{
+        encoding::{decode, encode},
+        value::Value,
+    };
 
     fn content(bytes: usize) -> Vec<u8> {
         (0..bytes).map(|place| u8::try_from(place * 7 % 251).unwrap_or_default()).collect()
@@ -324,6 +327,21 @@ mod tests {
                     assert!(part == expected, "{most} from {from} of {bytes}");
                 }
             }
+        }
+    }
+
+    #[test]
+    fn received_file_keeps_its_object_name_when_it_is_read() {
+        let encoded = encode(&File::new("data", "content").expect("it can be made")).expect("it can be");
+        let spilled = Value::from_encoded(encoded.clone()).spill().expect("there is room");
+        let name = spilled.name();
+        for value in [Value::from_object(encoded, name), Value::from_spilled(spilled)] {
+            let file = value.clone().read::<File>().expect("it is one");
+            assert!(!value.is_encoded());
+            assert_eq!(value.known_name(), Some(name));
+            // It is that of the encoding from now on.
+            let again = Value::new(file.copy().expect("it can be"));
+            assert_eq!(again.find_name(false).expect("it is there"), name);
         }
     }
 

@@ -192,6 +192,10 @@ impl Value {
         let decoded = Arc::new(encoded.decode::<T>()?);
         // If another thread was faster, both have the same value.
         let typed = value.get_or_init(|| Typed::new(decoded));
+        // A file has one encoding, so it keeps the name of the received one.
+        if let (Some(_), Some(name)) = (typed.file(), encoded.known_name()) {
+            let _ = self.0.file_name.set(name);
+        }
         // Keeping both forms would take twice the memory; an encoding in a file takes none.
         if typed.file().is_some() || matches!(encoded, Encoded::Here(_)) {
             *self.0.encoded() = None;
