@@ -7,6 +7,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     io,
+    panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, Weak},
     thread,
 };
@@ -131,7 +132,10 @@ impl Executor {
         drop(preparing);
         let executor = Arc::clone(self);
         let prepare = move || {
-            if let Err(failed) = value.find_name(true) {
+            let named = catch_unwind(AssertUnwindSafe(|| value.find_name(true)));
+            // The requesters would wait without a limit for the encoding of a value that panics.
+            let panicked = |_| Err(Failed::of_runtime("its encoding has panicked"));
+            if let Err(failed) = named.unwrap_or_else(panicked) {
                 executor.on_corrupt(version, &failed.reason);
             }
             executor.on_prepared(version);
@@ -231,6 +235,17 @@ mod tests {
         executor.get(VERSION).expect("it is here").read().expect("it has this type")
     }
 
+    fn due_answers(executor: &Arc<Executor>, number: usize) -> Vec<(NodeId, VersionId, Answer)> {
+        let deadline = Instant::now() + SOON;
+        let mut due = Vec::new();
+        while due.len() < number {
+            assert!(Instant::now() < deadline, "{due:?}");
+            thread::yield_now();
+            due.extend(executor.due_answers());
+        }
+        due
+    }
+
     #[test]
     fn version_is_sent_in_the_reply_up_to_its_limit_and_as_object_above() {
         let fits = list(MESSAGE_BYTES_MAX - 5);
@@ -281,13 +296,7 @@ mod tests {
         assert_eq!(executor.answer(REQUESTER, VERSION), Answer::Prepares);
         // It may be encoded already.
         let is_second_waiting = executor.answer(other, VERSION) == Answer::Prepares;
-        let deadline = Instant::now() + SOON;
-        let mut due = Vec::new();
-        while due.len() < 1 + usize::from(is_second_waiting) {
-            assert!(Instant::now() < deadline, "{due:?}");
-            thread::yield_now();
-            due.extend(executor.due_answers());
-        }
+        let due = due_answers(&executor, 1 + usize::from(is_second_waiting));
         let name = object_name(&executor);
         assert_eq!(due[0], (REQUESTER, VERSION, Answer::Object(name)));
         assert!(due[1..].iter().all(|answer| *answer == (other, VERSION, Answer::Object(name))));
@@ -296,5 +305,23 @@ mod tests {
                 && executor.get(VERSION).expect("it is here").known_name() == Some(name)
         );
         assert_eq!(executor.answer(other, VERSION), Answer::Object(name), "it is known now");
+    }
+
+    /// Panics when it is encoded, but not when its size is computed.
+    #[derive(Deserialize)]
+    struct Panics(Vec<u8>);
+
+    impl Serialize for Panics {
+        fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+            assert_ne!(thread::current().name(), Some("encoder"), "it cannot be encoded");
+            self.0.serialize(serializer)
+        }
+    }
+
+    #[test]
+    fn large_version_whose_encoding_panics_is_absent() {
+        let executor = with(Value::new(Panics(list(LARGE_BYTES_MIN))));
+        assert_eq!(executor.answer(REQUESTER, VERSION), Answer::Prepares);
+        assert_eq!(due_answers(&executor, 1), [(REQUESTER, VERSION, Answer::Absent)]);
     }
 }
