@@ -177,7 +177,8 @@ impl Objects {
     /// future stops the transfer.
     ///
     /// # Errors
-    /// The error of the last owner; [`FetchError::Over`] once the node's work on the job is over.
+    /// [`FetchError::Busy`] if an owner was busy, otherwise the error of the last owner; [`FetchError::Over`] once the
+    /// node's work on the job is over.
     pub fn fetch(
         &self,
         name: ObjectName,

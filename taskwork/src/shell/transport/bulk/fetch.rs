@@ -51,6 +51,7 @@ impl<'a, S: Sink> Fetch<'a, S> {
         // Seeded, so that simulated runs can be replayed; nodes differ.
         let mut random = SmallRng::seed_from_u64(self.streams.node().0 ^ self.name.bytes);
         loop {
+            let mut is_busy = false;
             for owner in owners() {
                 let before = self.got;
                 let waiting = Instant::now();
@@ -65,6 +66,7 @@ impl<'a, S: Sink> Fetch<'a, S> {
                     Err(error @ (FetchError::Sink(_) | FetchError::Over)) => return Err(error),
                     Err(error) => last = error,
                 }
+                is_busy |= matches!(last, FetchError::Busy);
                 tracing::debug!(
                     node = %self.streams.node(), %owner, object = %self.name, got = self.got, %last,
                     "an object could not be fetched from this member"
@@ -78,7 +80,8 @@ impl<'a, S: Sink> Fetch<'a, S> {
                 }
             }
             if came.elapsed() >= patience {
-                return Err(last);
+                // A busy owner has the object, whatever the others have answered.
+                return Err(if is_busy { FetchError::Busy } else { last });
             }
             // Randomised, so that fetchers that were rejected together do not retry together.
             let chance = random.random_range(0.5..1.5);

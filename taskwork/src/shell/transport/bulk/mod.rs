@@ -160,7 +160,8 @@ impl Bulk {
     /// time that an owner takes to answer, and to the wait for a permit.
     ///
     /// # Errors
-    /// The error of the last owner; the sink is dropped.
+    /// [`FetchError::Busy`] if an owner was busy in the last round, otherwise the error of the last owner; the sink is
+    /// dropped.
     ///
     /// # Cancellation safety
     /// Dropping the future stops the transfer on both sides.

@@ -236,6 +236,18 @@ async fn fifty_concurrent_fetchers_all_succeed_within_the_limit() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn busy_owner_is_reported_although_a_later_owner_is_dead() {
+    let limits = TransportLimits { bulk_served_max: 0, ..TransportLimits::default() };
+    let [busy, b] = test_nodes(&limits);
+    let object = Object::new([content(100)]);
+    let _offer = bulk(&busy).offer(object.clone());
+    let dead = TestNode::new(9);
+    for owners in [[&busy, &dead], [&dead, &busy]] {
+        assert!(matches!(fetch_from(&b, object.name(), &owners).await, Err(FetchError::Busy)));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn fetches_of_one_node_share_a_connection_within_its_limits() {
     let limits = TransportLimits { bulk_fetched_max: 6, bulk_streams_max: 2, ..TransportLimits::default() };
     let [owner, b] = test_nodes(&limits);
