@@ -185,8 +185,13 @@ fn large_data_reaches_other_nodes_in_memory_and_through_files() {
         let input = ["--width", "3", "--length", "3", "--numbers", numbers];
         let sequential = [&["solve", "--sequential", "--quiet"], &input[..]].concat();
         let expected = cluster.json("mesh", &sequential).unwrap();
-        let result = cluster.json("mesh", &[&["submit", "--wait"], &input[..]].concat()).unwrap();
+        let book = cluster.folder().join(format!("book-{numbers}"));
+        let submit = [&["submit", "--wait", "--book", book.to_str().unwrap()], &input[..]].concat();
+        let result = cluster.json("mesh", &submit).unwrap();
         assert_eq!(result["output"], expected["output"], "{}", cluster.logs());
+        // Data that does not arrive is recomputed.
+        let links = lines(&book).into_iter().filter(|line| line.starts_with("link")).count();
+        assert_eq!(links, 3 * 3, "no link is repeated\n{}", cluster.logs());
     }
 }
 
