@@ -10,7 +10,7 @@ PLACE = os.path.abspath("target/moto")
 BUCKET = "routines"
 TESTS = [
     ["cargo", "test", "-p", "routines", "--features", "s3", "--lib", "--", "store::"],
-    ["cargo", "test", "-p", "taskwork-store", "--all-features", "--lib"],
+    ["cargo", "test", "-p", "taskwork-store", "--all-features", "--lib", "--", "--include-ignored"],
 ]
 
 

@@ -5,7 +5,7 @@ use std::{fs, io};
 
 use taskwork_store::{Object, Tag};
 
-use super::{File, trouble};
+use super::{File, is_executable, trouble};
 use crate::{Data, TaskDef, program::is_publishing_restricted, task, tasks};
 
 /// The built-in tasks, which every program may call.
@@ -25,6 +25,9 @@ pub(super) fn fetch_object(uri: String, tag: &Tag) -> io::Result<File> {
     let file = File::nothing(object.name())?;
     let mut to = fs::File::create_new(file.path()).map_err(|error| file.cannot("created", &error))?;
     object.fetch(tag, &mut to).inspect_err(|error| note(&object, error))?;
+    if let Some(path) = object.local_path() {
+        file.set_executable(fs::metadata(path).is_ok_and(|metadata| is_executable(&metadata)))?;
+    }
     Ok(file)
 }
 
@@ -59,7 +62,8 @@ impl File {
     /// has this.
     ///
     /// Its size and version are looked up once. If the object has changed before it is fetched, also by a node that fetches it
-    /// again after a loss, its readers fail. Credentials come from the environment of each node, such as
+    /// again after a loss, its readers fail. If a file at `file:///PATH` is missing or differs on a node, another node copies
+    /// it. Credentials come from the environment of each node, such as
     /// `AWS_ACCESS_KEY_ID`; they are not in arguments, journals or logs.
     ///
     /// A missing object, or an invalid URI, is a failure of the data.
@@ -87,8 +91,8 @@ impl File {
 
 impl Data<File> {
     /// Writes the file to an object of a store once it is available, as [`File::at`] reads it, on a node near the file. The
-    /// object is complete or absent; a previous one is replaced. The result is its size, in bytes. Only the feature `stores`
-    /// has this.
+    /// object is complete or absent; a web server may show an incomplete one. A previous object is replaced. The result is its
+    /// size, in bytes. Only the feature `stores` has this.
     ///
     /// It is a call of an [`effect`](crate::Options::effect): a completed one is not repeated. If its node is lost before the
     /// end, it is repeated with the same content. Bucket rules should remove the incomplete uploads of lost nodes. A path

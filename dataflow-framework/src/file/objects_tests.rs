@@ -1,6 +1,6 @@
 //! Tests of files in stores of objects.
 
-use std::{error::Error, fs, io};
+use std::{error::Error, fs, io, os::unix::fs::PermissionsExt as _};
 
 use taskwork_store::testing::Server;
 
@@ -112,6 +112,21 @@ fn object_that_changes_after_its_look_up_fails_its_readers() -> Result<(), Box<d
 }
 
 #[test]
+fn file_that_differs_is_a_fault_of_the_node() -> Result<(), Box<dyn Error>> {
+    let place = tempfile::tempdir()?;
+    let path = place.path().join("text.txt");
+    fs::write(&path, "one")?;
+    let uri = format!("file://{}", path.display());
+    let tag = taskwork_store::Object::new(&uri)?.tag()?;
+    fs::write(&path, "other")?;
+    let fetch = || super::objects::fetch_object::now(uri.clone(), &tag);
+    let (fetched, is_in_trouble) = super::trouble::during(fetch);
+    let error = fetched.expect_err("it has changed").to_string();
+    assert!(is_in_trouble && error.contains("or differs on this node: start it again"), "{error}");
+    Ok(())
+}
+
+#[test]
 fn invalid_or_missing_object_fails_its_readers_with_one_line() -> Result<(), Box<dyn Error>> {
     let server = Server::start()?;
     run(|| {
@@ -155,8 +170,10 @@ fn path_of_this_machine_is_read_and_published_like_other_paths() -> Result<(), B
     let place = tempfile::tempdir()?;
     let uri = |name: &str| format!("file://{}", place.path().join(name).display());
     fs::write(place.path().join("in"), "one")?;
+    fs::set_permissions(place.path().join("in"), fs::Permissions::from_mode(0o755))?;
     run(|| {
         let text = File::at(uri("in"));
+        assert!(super::is_executable(&text.get()?.path().metadata()?));
         assert_ne!(text.get()?.path(), place.path().join("in"));
         assert_eq!(*upper(&text).publish_to(uri("out")).get()?, 3);
         assert_eq!(fs::read_to_string(place.path().join("out"))?, "ONE");

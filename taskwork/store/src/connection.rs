@@ -5,17 +5,27 @@ use std::{io, sync::Arc, time::Duration};
 use object_store::ObjectStore;
 use url::Url;
 
-/// The time after which a server that sends nothing is not waited for.
-#[cfg(feature = "s3")]
-const SILENCE_MAX: &str = "30s";
+/// The time after which a read from a server that sends nothing fails.
+pub(crate) const SILENCE_MAX: Duration = Duration::from_secs(30);
 
-/// The time limit of a request. Large objects take long.
+/// The time limit of a read. Large objects take long.
 #[cfg(feature = "s3")]
-const REQUEST_MAX: &str = "1day";
+const READ_MAX: &str = "1day";
+
+/// The time limit of a write: of one object, or of one part of a large one.
+#[cfg(feature = "s3")]
+const WRITE_MAX: &str = "1h";
 
 /// Opens a bucket or a web server. Failed requests are repeated for the time `retry`.
+///
+/// The client counts the time `silence_max` from the start of a request, before it has sent the body. So connections for
+/// writes have no such limit.
 #[cfg(feature = "s3")]
-pub(crate) fn connect(url: &Url, retry: Duration) -> io::Result<Arc<dyn ObjectStore>> {
+pub(crate) fn connect(
+    url: &Url,
+    retry: Duration,
+    silence_max: Option<Duration>,
+) -> io::Result<Arc<dyn ObjectStore>> {
     use object_store::{
         ClientConfigKey, RetryConfig,
         aws::{AmazonS3Builder, AmazonS3ConfigKey},
@@ -28,8 +38,13 @@ pub(crate) fn connect(url: &Url, retry: Duration) -> io::Result<Arc<dyn ObjectSt
     macro_rules! built {
         ($builder:expr, $url:expr, $key:expr) => {{
             let builder = $builder.with_url($url).with_retry(retry);
-            let builder = builder.with_config($key(ClientConfigKey::Timeout), REQUEST_MAX);
-            Arc::new(builder.with_config($key(ClientConfigKey::ReadTimeout), SILENCE_MAX).build()?)
+            let request_max = if silence_max.is_some() { READ_MAX } else { WRITE_MAX };
+            let mut builder = builder.with_config($key(ClientConfigKey::Timeout), request_max);
+            if let Some(silence_max) = silence_max {
+                let silence_max = format!("{}ms", silence_max.as_millis());
+                builder = builder.with_config($key(ClientConfigKey::ReadTimeout), silence_max);
+            }
+            Arc::new(builder.build()?)
         }};
     }
 
@@ -61,7 +76,7 @@ pub(crate) fn connect(url: &Url, retry: Duration) -> io::Result<Arc<dyn ObjectSt
 
 /// Refuses all stores that are not folders.
 #[cfg(not(feature = "s3"))]
-pub(crate) fn connect(url: &Url, _: Duration) -> io::Result<Arc<dyn ObjectStore>> {
+pub(crate) fn connect(url: &Url, _: Duration, _: Option<Duration>) -> io::Result<Arc<dyn ObjectStore>> {
     Err(missing(url))
 }
 

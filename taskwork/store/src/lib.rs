@@ -1,7 +1,7 @@
 //! Objects in folders, in buckets and on web servers, for threads that block.
 //!
-//! An object appears complete under its name, or not at all. Credentials come from the environment of the process, as the
-//! programs of the providers read them.
+//! An object appears complete under its name, or not at all; on a web server, that depends on the server. Credentials come
+//! from the environment of the process, as the programs of the providers read them.
 
 mod connection;
 mod object;
@@ -9,6 +9,7 @@ mod objects;
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 mod readme {}
+#[cfg(any(test, feature = "testing"))]
 #[doc(hidden)]
 pub mod testing;
 #[cfg(all(test, feature = "cloud"))]

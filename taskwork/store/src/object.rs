@@ -3,9 +3,11 @@
 use std::{
     collections::BTreeMap,
     fs,
-    io::{self, ErrorKind, Write},
+    io::{self, ErrorKind, Read as _, Write},
+    os::unix::fs::MetadataExt as _,
     path::{Path as FilePath, PathBuf},
     sync::{Arc, Mutex, PoisonError},
+    thread,
     time::Duration,
 };
 
@@ -21,12 +23,25 @@ use tokio_util::io::SyncIoBridge;
 use url::{Position, Url};
 
 use crate::{
-    connection::connect,
+    connection::SILENCE_MAX,
     objects::{Objects, PART_BYTES},
 };
 
 /// The time for which a failed request is repeated.
 const RETRY: Duration = Duration::from_secs(180);
+
+/// The time for which a failed look-up is repeated: other nodes may have the credentials or the connection.
+const LOOK_UP_RETRY: Duration = Duration::from_secs(20);
+
+/// The pause before a transfer is continued: the first one, and the longest.
+const PAUSE_MIN: Duration = Duration::from_millis(100);
+const PAUSE_MAX: Duration = Duration::from_secs(5);
+
+/// The number of bytes after which the next pause is a first one again.
+const PROGRESS_BYTES: u64 = 1 << 20;
+
+/// The place that clients ask for credentials if the environment has none.
+const METADATA_SERVICE: &str = "169.254.169.254";
 
 /// The number of received parts that wait for the disk.
 const PARTS_AHEAD: usize = 16;
@@ -49,6 +64,9 @@ const SHOWN_CHARS_MAX: usize = 300;
 /// | `az://CONTAINER/NAME` | Azure Blob Storage of the account `AZURE_STORAGE_ACCOUNT_NAME` |
 /// | `http://HOST/PATH`, `https://HOST/PATH` | a web server; writes are `PUT` requests |
 /// | `file:///PATH` | the file system |
+///
+/// Its methods block. [`fetch`](Self::fetch) and [`put`](Self::put) panic on a thread that runs asynchronous tasks; they can be
+/// called in `tokio::task::spawn_blocking`.
 #[derive(Debug, Clone)]
 pub struct Object {
     uri: String,
@@ -57,6 +75,7 @@ pub struct Object {
     path: Path,
     local_path: Option<PathBuf>,
     objects: Objects,
+    look_ups: Objects,
 }
 
 /// The size and the version of an object: they differ if its content has changed.
@@ -70,11 +89,16 @@ pub struct Tag {
 }
 
 impl Tag {
-    fn of(data: &ObjectMeta, is_local: bool) -> Self {
-        // That of a file contains the number of its inode, which differs between nodes.
-        let version = data.e_tag.clone().filter(|_| !is_local);
+    fn of(data: &ObjectMeta) -> Self {
+        let version = data.e_tag.clone();
         let modified_ms = if version.is_some() { 0 } else { data.last_modified.timestamp_millis() };
         Self { bytes: data.size, version, modified_ms }
+    }
+
+    /// The number of an inode is no version: it differs between nodes.
+    fn of_file(data: &fs::Metadata) -> Self {
+        let modified_ms = data.mtime() * 1_000 + data.mtime_nsec() / 1_000_000;
+        Self { bytes: data.len(), version: None, modified_ms }
     }
 
     /// Returns the size of the object, in bytes.
@@ -94,7 +118,8 @@ impl Object {
         let name = path.filename().unwrap_or_default().to_owned();
         let scheme = url.scheme().to_owned();
         let local_path = if scheme == "file" { url.to_file_path().ok() } else { None };
-        Ok(Self { uri: uri.to_owned(), scheme, name, path, local_path, objects: store_of(&url)? })
+        let [objects, look_ups] = stores_of(&url)?;
+        Ok(Self { uri: uri.to_owned(), scheme, name, path, local_path, objects, look_ups })
     }
 
     /// Returns the last part of its path.
@@ -114,24 +139,33 @@ impl Object {
     /// # Errors
     /// If there is no such object, or the store cannot be reached or refuses the request.
     pub fn tag(&self) -> io::Result<Tag> {
+        if let Some(path) = &self.local_path {
+            return Ok(Tag::of_file(&self.open(path)?.1));
+        }
         let path = self.path.clone();
-        let data = self.objects.run(|store| async move { store.head(&path).await });
-        data.map(|data| Tag::of(&data, self.local_path.is_some())).map_err(|error| self.failed(error))
+        let data = self.look_ups.run(|store| async move { store.head(&path).await });
+        data.map(|data| Tag::of(&data)).map_err(|error| self.failed(error))
     }
 
     /// Writes its content.
     ///
     /// # Errors
-    /// If it has another tag, as [`ErrorKind::InvalidData`]; if the store cannot be reached, refuses the request, or
+    /// If it has another tag, as [`ErrorKind::InvalidData`], or as [`ErrorKind::Other`] for a file, which may be the expected one
+    /// on other machines; if the store cannot be reached, refuses the request, or
     /// has no such object; or if the content cannot be written. A part may then be written.
     pub fn fetch(&self, tag: &Tag, to: &mut impl Write) -> io::Result<()> {
-        let mut done = 0;
+        if let Some(path) = &self.local_path {
+            return self.copy(path, tag, to);
+        }
+        let (mut done, mut pause) = (0, Duration::ZERO);
         loop {
             let before = done;
             match self.receive(tag, &mut done, to) {
                 // A long transfer continues where it stopped, as long as it advances.
                 Err(Stopped::Store(error)) if done > before && done < tag.bytes && !is_changed(&error) => {
                     tracing::debug!(uri = self.uri, done, %error, "a transfer is continued");
+                    pause = pause_after(pause, done - before);
+                    thread::sleep(pause);
                 }
                 Err(Stopped::Store(error)) => return Err(self.failed(error)),
                 Err(Stopped::Written(error)) => {
@@ -146,6 +180,33 @@ impl Object {
         }
     }
 
+    /// Opens a regular file. To open a FIFO would wait for its writer.
+    fn open(&self, path: &FilePath) -> io::Result<(fs::File, fs::Metadata)> {
+        let opened = fs::metadata(path).and_then(|metadata| {
+            if !metadata.is_file() {
+                return Err(io::Error::other("it is not a regular file"));
+            }
+            let file = fs::File::open(path)?;
+            let metadata = file.metadata()?;
+            Ok((file, metadata))
+        });
+        opened.map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", self.uri)))
+    }
+
+    /// Writes the content of a file, which must not change before the end.
+    fn copy(&self, path: &FilePath, tag: &Tag, to: &mut impl Write) -> io::Result<()> {
+        let (from, metadata) = self.open(path)?;
+        if Tag::of_file(&metadata) != *tag {
+            return Err(self.changed());
+        }
+        let failed = |error: io::Error| {
+            io::Error::new(error.kind(), format!("{}: it cannot be copied: {error}", self.uri))
+        };
+        let bytes = io::copy(&mut (&from).take(tag.bytes), to).map_err(failed)?;
+        let is_same = bytes == tag.bytes && Tag::of_file(&from.metadata().map_err(failed)?) == *tag;
+        if is_same { Ok(()) } else { Err(self.changed()) }
+    }
+
     /// Writes the part of the content from a position on, which is advanced.
     fn receive(&self, tag: &Tag, done: &mut u64, to: &mut impl Write) -> Result<(), Stopped> {
         let (send, mut parts) = mpsc::channel(PARTS_AHEAD);
@@ -154,10 +215,8 @@ impl Object {
         let range = (*done > 0).then_some(GetRange::Offset(*done));
         let options = GetOptions { if_match, range, ..GetOptions::default() };
         let (store, path, tag) = (Arc::clone(&self.objects.store), self.path.clone(), tag.clone());
-        let is_local = self.local_path.is_some();
         self.objects.runtime.spawn(async move {
-            let sent =
-                send_parts(&*store, &path, options, |data| Tag::of(data, is_local) == tag, &send).await;
+            let sent = send_parts(&*store, &path, options, |data| Tag::of(data) == tag, &send).await;
             if let Err(error) = sent {
                 // There is no receiver if the content cannot be written.
                 let _ = send.send(Err(error)).await;
@@ -177,7 +236,7 @@ impl Object {
     /// If the file cannot be read, or the store cannot be reached or refuses it.
     pub fn put(&self, from: &mut fs::File) -> io::Result<()> {
         let failed =
-            |error: io::Error| io::Error::new(error.kind(), format!("{}: {}", self.uri, shown(&error)));
+            |error: io::Error| io::Error::new(error.kind(), format!("{}: {}", self.uri, self.shown(&error)));
         let bytes = from.metadata().map_err(failed)?.len();
         let is_web = self.scheme.starts_with("http");
         if is_web && bytes > WEB_BYTES_MAX {
@@ -188,7 +247,7 @@ impl Object {
         // Up to this size, it is written in one request.
         let capacity = if is_web { bytes + 1 } else { (bytes / PARTS_MAX).max(PART_BYTES as u64) };
         let capacity = usize::try_from(capacity).unwrap_or(usize::MAX);
-        let writer = BufWriter::with_capacity(Arc::clone(&self.objects.store), self.path.clone(), capacity);
+        let writer = BufWriter::with_capacity(Arc::clone(&self.objects.writes), self.path.clone(), capacity);
         let mut upload = SyncIoBridge::new_with_handle(writer, self.objects.runtime.clone());
         match io::copy(from, &mut upload) {
             Ok(_) => upload.shutdown().map_err(failed),
@@ -207,14 +266,37 @@ impl Object {
         if is_changed(&error) {
             return self.changed();
         }
-        let text = format!("{}: {}", self.uri, shown(&error));
+        let text = format!("{}: {}", self.uri, self.shown(&error));
         io::Error::new(io::Error::from(error).kind(), text)
     }
 
     fn changed(&self) -> io::Error {
-        let reason = format!("{} has changed since the program began: start it again", self.uri);
-        io::Error::new(ErrorKind::InvalidData, reason)
+        let (kind, here) = match self.local_path {
+            Some(_) => (ErrorKind::Other, ", or differs on this node"),
+            None => (ErrorKind::InvalidData, ""),
+        };
+        io::Error::new(
+            kind,
+            format!("{} has changed since the program began{here}: start it again", self.uri),
+        )
     }
+
+    /// Returns an error of its store as one line.
+    fn shown(&self, error: &dyn std::error::Error) -> String {
+        let hint = match &*self.scheme {
+            _ if !error.to_string().contains(METADATA_SERVICE) => "",
+            "s3" => {
+                ": no credentials in the environment (AWS_ACCESS_KEY_ID, or AWS_SKIP_SIGNATURE=true for a public bucket)"
+            }
+            _ => ": no credentials in the environment",
+        };
+        shown(error) + hint
+    }
+}
+
+/// Returns the pause before a transfer is continued that has received this many bytes since the previous pause.
+fn pause_after(previous: Duration, bytes: u64) -> Duration {
+    if bytes >= PROGRESS_BYTES { PAUSE_MIN } else { (previous * 2).clamp(PAUSE_MIN, PAUSE_MAX) }
 }
 
 /// The reason why a transfer has stopped.
@@ -249,21 +331,21 @@ async fn send_parts(
     Ok(())
 }
 
-/// Returns the store of a URI. Objects of a store share its connections.
-fn store_of(url: &Url) -> io::Result<Objects> {
-    static KNOWN: Mutex<BTreeMap<String, Objects>> = Mutex::new(BTreeMap::new());
+/// Returns the store of a URI: for transfers, and for look-ups. Objects of a store share its connections.
+fn stores_of(url: &Url) -> io::Result<[Objects; 2]> {
+    static KNOWN: Mutex<BTreeMap<String, [Objects; 2]>> = Mutex::new(BTreeMap::new());
     let place = url[..Position::BeforePath].to_owned();
     let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(objects) = known.get(&place) {
-        return Ok(objects.clone());
+    if let Some(stores) = known.get(&place) {
+        return Ok(stores.clone());
     }
-    let store = match url.scheme() {
-        "file" => Arc::new(LocalFileSystem::new().with_fsync(true)),
-        _ => connect(url, RETRY)?,
+    let open = |retry| match url.scheme() {
+        "file" => Objects::new(Arc::new(LocalFileSystem::new().with_fsync(true))),
+        _ => Objects::connected(url, &Path::default(), retry, SILENCE_MAX),
     };
-    let objects = Objects::new(store)?;
-    known.insert(place, objects.clone());
-    Ok(objects)
+    let stores = [open(RETRY)?, open(LOOK_UP_RETRY)?];
+    known.insert(place, stores.clone());
+    Ok(stores)
 }
 
 /// Checks a URI, and returns it with the path in its store. A message does not repeat credentials.
@@ -313,5 +395,31 @@ fn shown(error: &dyn std::error::Error) -> String {
     match line.char_indices().nth(SHOWN_CHARS_MAX) {
         Some((end, _)) => format!("{} …", &line[..end]),
         None => line,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pause_grows_to_its_limit_until_transfer_advances() {
+        let mut pauses = vec![pause_after(Duration::ZERO, 1)];
+        while pauses.len() < 8 {
+            pauses.push(pause_after(pauses[pauses.len() - 1], PROGRESS_BYTES - 1));
+        }
+        let ms: Vec<_> = pauses.iter().map(Duration::as_millis).collect();
+        assert_eq!(ms, [100, 200, 400, 800, 1_600, 3_200, 5_000, 5_000]);
+        assert_eq!(pause_after(PAUSE_MAX, PROGRESS_BYTES), PAUSE_MIN);
+    }
+
+    #[cfg(feature = "s3")]
+    #[test]
+    fn error_of_missing_credentials_names_their_variables() {
+        let object = Object::new("s3://bucket/genome.fa").expect("it is valid");
+        let missing =
+            io::Error::other(format!("PUT http://{METADATA_SERVICE}/latest/api/token {}", "x".repeat(900)));
+        assert!(object.shown(&missing).contains("AWS_SKIP_SIGNATURE=true for a public bucket"));
+        assert!(!object.shown(&io::Error::other("no such key")).contains("AWS_"));
     }
 }

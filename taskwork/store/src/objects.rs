@@ -24,7 +24,7 @@ use tokio::runtime::{Builder, Handle, Runtime};
 use tokio_util::io::SyncIoBridge;
 use url::Url;
 
-use crate::connection::connect;
+use crate::connection::{SILENCE_MAX, connect};
 
 /// The time for which a failed request is repeated.
 const RETRY: Duration = Duration::from_secs(20);
@@ -36,6 +36,8 @@ pub const PART_BYTES: usize = 8 << 20;
 #[derive(Debug, Clone)]
 pub struct Objects {
     pub(crate) store: Arc<dyn ObjectStore>,
+    /// Has time limits for writes.
+    pub(crate) writes: Arc<dyn ObjectStore>,
     pub(crate) runtime: Handle,
 }
 
@@ -75,7 +77,21 @@ impl Objects {
     /// Opens the folder of a bucket.
     fn bucket(url: &Url) -> io::Result<Self> {
         let (_, prefix) = ObjectStoreScheme::parse(url).map_err(io::Error::other)?;
-        Self::new(Arc::new(PrefixStore::new(connect(url, RETRY)?, prefix)))
+        Self::connected(url, &prefix, RETRY, SILENCE_MAX)
+    }
+
+    /// Opens the objects below a path of a bucket or a web server. Failed requests are repeated for the time `retry`, and a
+    /// read fails if nothing arrives for the time `silence_max`.
+    pub(crate) fn connected(
+        url: &Url,
+        below: &Path,
+        retry: Duration,
+        silence_max: Duration,
+    ) -> io::Result<Self> {
+        let connect = |silence_max| -> io::Result<Arc<dyn ObjectStore>> {
+            Ok(Arc::new(PrefixStore::new(connect(url, retry, silence_max)?, below.clone())))
+        };
+        Ok(Self { writes: connect(None)?, ..Self::new(connect(Some(silence_max))?)? })
     }
 
     /// Wraps a store.
@@ -87,18 +103,25 @@ impl Objects {
         let start =
             || Builder::new_multi_thread().worker_threads(1).thread_name("store").enable_all().build();
         match RUNTIME.get_or_init(start) {
-            Ok(runtime) => Ok(Self { store, runtime: runtime.handle().clone() }),
+            Ok(runtime) => Ok(Self { writes: Arc::clone(&store), store, runtime: runtime.handle().clone() }),
             Err(error) => Err(io::Error::other(error.to_string())),
         }
     }
 
-    /// Waits for an access.
+    /// Waits for a read, or a removal.
     pub(crate) fn run<T: Send + 'static, F: Future<Output = object_store::Result<T>> + Send + 'static>(
         &self,
         access: impl FnOnce(Arc<dyn ObjectStore>) -> F,
     ) -> object_store::Result<T> {
+        self.wait_for(access(Arc::clone(&self.store)))
+    }
+
+    /// Waits for an access.
+    fn wait_for<T: Send + 'static>(
+        &self,
+        access: impl Future<Output = object_store::Result<T>> + Send + 'static,
+    ) -> object_store::Result<T> {
         let (done, result) = mpsc::sync_channel(1);
-        let access = access(Arc::clone(&self.store));
         self.runtime.spawn(async move { done.send(access.await) });
         let ended = |error| Error::Generic { store: "store", source: Box::new(error) };
         result.recv().unwrap_or_else(|error| Err(ended(error)))
@@ -110,7 +133,8 @@ impl Objects {
     /// If the store cannot be reached, or refuses it.
     pub fn put(&self, name: &str, content: impl Into<PutPayload>) -> io::Result<()> {
         let (name, content) = (Path::from(name), content.into());
-        self.run(|store| async move { store.put(&name, content).await }).map_err(error)?;
+        let writes = Arc::clone(&self.writes);
+        self.wait_for(async move { writes.put(&name, content).await }).map_err(error)?;
         Ok(())
     }
 
@@ -120,9 +144,8 @@ impl Objects {
     /// If the store cannot be reached, or refuses it.
     pub fn create(&self, name: &str, content: impl Into<PutPayload>) -> io::Result<bool> {
         let (name, content) = (Path::from(name), content.into());
-        let put =
-            self.run(|store| async move { store.put_opts(&name, content, PutMode::Create.into()).await });
-        match put {
+        let writes = Arc::clone(&self.writes);
+        match self.wait_for(async move { writes.put_opts(&name, content, PutMode::Create.into()).await }) {
             Err(Error::AlreadyExists { .. }) => Ok(false),
             put => put.map(|_| true).map_err(error),
         }
@@ -194,7 +217,7 @@ impl Objects {
 
     /// Starts to write a large object. An existing one is replaced at the end. Only threads that may block use it.
     pub fn upload(&self, name: &str) -> Upload {
-        let writer = BufWriter::with_capacity(Arc::clone(&self.store), Path::from(name), PART_BYTES);
+        let writer = BufWriter::with_capacity(Arc::clone(&self.writes), Path::from(name), PART_BYTES);
         SyncIoBridge::new_with_handle(writer, self.runtime.clone())
     }
 

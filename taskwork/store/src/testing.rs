@@ -6,6 +6,7 @@ use std::{
     net::{SocketAddr, TcpListener, TcpStream},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     thread,
+    time::Duration,
 };
 
 /// A web server on this machine. It serves `HEAD`, `GET` and `PUT`, also as S3 with the bucket as the first part of the path.
@@ -24,6 +25,8 @@ pub struct State {
     pub has_no_tags: bool,
     /// The number of next requests that it refuses for a while.
     pub unavailable: usize,
+    /// The time after which it answers a received request.
+    pub delay: Duration,
     /// The sizes, in bytes, after which it cuts off the next contents.
     pub cuts: Vec<usize>,
     /// Contents that replace an object once it was cut off.
@@ -77,7 +80,10 @@ impl Server {
 fn serve(mut stream: &TcpStream, state: &Mutex<State>) {
     // A client may end the connection at any time.
     if let Ok(request) = read(stream) {
-        let answer = state.lock().unwrap_or_else(PoisonError::into_inner).answer(request);
+        let lock = || state.lock().unwrap_or_else(PoisonError::into_inner);
+        let delay = lock().delay;
+        thread::sleep(delay);
+        let answer = lock().answer(request);
         let _ = stream.write_all(&answer);
     }
 }

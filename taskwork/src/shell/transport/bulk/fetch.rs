@@ -80,7 +80,7 @@ impl<'a, S: Sink> Fetch<'a, S> {
                 }
             }
             if came.elapsed() >= patience {
-                // A busy owner has the object, whatever the others have answered.
+                // A busy owner has the object, so other failures are not final.
                 return Err(if is_busy { FetchError::Busy } else { last });
             }
             // Randomised, so that fetchers that were rejected together do not retry together.
