@@ -106,9 +106,12 @@ pub(super) async fn cordon(
         }
         connection.say(
             || json!({ "node": node.to_string(), "cordoned": is_cordoned }),
-            || match is_cordoned {
-                true => format!("node {node} is cordoned until taskwork uncordon {node}"),
-                false => format!("node {node} is uncordoned"),
+            || {
+                if is_cordoned {
+                    format!("node {node} is cordoned until taskwork uncordon {node}")
+                } else {
+                    format!("node {node} is uncordoned")
+                }
             },
         );
         Ok(())

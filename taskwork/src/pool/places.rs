@@ -396,8 +396,12 @@ mod tests {
 
     /// Ends the jobs of a crew, and waits for its threads.
     fn end(crew: Crew, places: &[Arc<Places>], pools: &[Arc<Tasks>]) {
-        places.iter().for_each(|places| places.close());
-        pools.iter().for_each(|pool| pool.post.get().unwrap().leave());
+        for places in places {
+            places.close();
+        }
+        for pool in pools {
+            pool.post.get().unwrap().leave();
+        }
         let out = crew.out();
         drop(crew);
         wait_until("all threads exit", || out() == 0);
