@@ -29,6 +29,8 @@ pub(crate) const GONE: &str = "a node is gone that ran calls";
 
 /// Logged when a node should leave, possibly this one.
 const LEAVES: &str = "leaves, and is given no more calls";
+/// Logged when another node was cordoned.
+const CORDONED: &str = "a node is cordoned, and is given no more calls";
 /// Logged when the journal is read.
 const RECALLS: &str = "the journal says what must not happen a second time";
 
@@ -47,6 +49,8 @@ struct Scene {
     links: u64,
     /// Whether no link may run a second time.
     is_kept: bool,
+    /// Whether a node is cordoned until the end.
+    is_cordoned: bool,
 }
 
 impl Scene {
@@ -103,9 +107,9 @@ fn once(links: u64, happens: impl Fn(&mut Scene)) {
     let expected = cluster.json("mesh", &sequential).unwrap();
     let gate = cluster.gate().unwrap();
     gate.open_up_to(links).unwrap();
-    let (book, report) = (cluster.folder().join("book"), cluster.folder().join("report"));
-    let [book_name, report_name] = [&book, &report].map(|path| path.to_str().unwrap());
-    let files = ["--gate", gate.path(), "--book", book_name, "--report", report_name];
+    let [book, report, trace] = ["book", "report", "trace.json"].map(|name| cluster.folder().join(name));
+    let [book_name, report_name, trace_name] = [&book, &report, &trace].map(|path| path.to_str().unwrap());
+    let files = ["--gate", gate.path(), "--book", book_name, "--report", report_name, "--trace", trace_name];
     let submit = [&["submit", "--wait", "--json", "--length", &length][..], &files].concat();
     let running = cluster.begin("mesh", &submit).unwrap();
     let coordinator = wait_for(&cluster, &[0, 1, 2], 1, COORDINATES)[0];
@@ -115,7 +119,7 @@ fn once(links: u64, happens: impl Fn(&mut Scene)) {
     wait_for_line(&cluster, &book, &format!("begin {links}"));
     let is_published = fs::remove_file(&report).is_ok();
     assert_eq!(is_published, links > 1);
-    let mut scene = Scene { cluster, coordinator, others, gate, links, is_kept: false };
+    let mut scene = Scene { cluster, coordinator, others, gate, links, is_kept: false, is_cordoned: false };
     happens(&mut scene);
     scene.gate.open().unwrap();
     let said = running.end().unwrap();
@@ -130,10 +134,25 @@ fn once(links: u64, happens: impl Fn(&mut Scene)) {
             scene.cluster.logs()
         );
     }
+    if scene.is_cordoned {
+        assert_no_call_after_cordon(&trace);
+    }
     let notes: Vec<_> = lines(&book).into_iter().filter(|line| line.starts_with("note")).collect();
     let places = (0..LINKS).filter(|place| place % 4 == 1);
     assert_eq!(notes, places.map(|place| format!("note {place}")).collect::<Vec<_>>(), "each once, in order");
     assert_eq!(report.exists(), !is_published, "it is published once");
+}
+
+/// Checks in a trace that a node has started no call after it was cordoned, and that others have.
+fn assert_no_call_after_cordon(trace: &Path) {
+    let events: Value = serde_json::from_str(&fs::read_to_string(trace).unwrap()).unwrap();
+    let events = events["traceEvents"].as_array().unwrap();
+    let is_cordon = |event: &&Value| event["name"].as_str().is_some_and(|name| name.ends_with(": cordoned"));
+    let cordon = events.iter().find(is_cordon).unwrap_or_else(|| panic!("there is no cordon: {events:?}"));
+    let is_later = |event: &&Value| event["ph"] == "X" && event["ts"].as_u64() > cordon["ts"].as_u64();
+    let (its, others): (Vec<_>, Vec<_>) =
+        events.iter().filter(is_later).partition(|call| call["pid"] == cordon["pid"]);
+    assert!(its.is_empty() && !others.is_empty(), "{its:?} {cordon}");
 }
 
 /// Returns how many times the links of each position have run.
@@ -279,6 +298,16 @@ fn leaving_node_causes_no_recomputation() {
         let gone = log.lines().find(|line| line.contains(GONE));
         assert!(gone.is_some_and(|line| line.ends_with("repeated=0")), "{log}");
         scene.is_kept = true;
+    });
+}
+
+#[test]
+fn cordoned_node_gets_no_more_calls() {
+    run(|scene| {
+        let name = scene.cluster.name_of(scene.others[0]).unwrap();
+        assert_eq!(scene.cluster.run("taskwork", &["cordon", &name]).unwrap().code, 0);
+        scene.cluster.wait_for_log(scene.coordinator, CORDONED).unwrap();
+        (scene.is_kept, scene.is_cordoned) = (true, true);
     });
 }
 

@@ -84,6 +84,7 @@ fn on_event(workflow_node: &WorkflowNode, event: CompanionEvent, now_ms: u64) {
         CompanionEvent::Joined { node } => workflow_node.joined(node),
         CompanionEvent::Left { node } => workflow_node.left(node),
         CompanionEvent::Message { from, bytes } => workflow_node.message(from, &bytes, now_ms),
+        CompanionEvent::Cordon { is_cordoned } => workflow_node.on_cordon(is_cordoned),
         CompanionEvent::Rescue(rescue) => workflow_node.leave(rescue),
         CompanionEvent::Refused { to, why: Refusal::Absent, .. } => workflow_node.on_absent(to),
         // A refused message is sent again, like a lost one.

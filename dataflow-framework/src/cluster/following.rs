@@ -48,7 +48,8 @@ pub(super) struct Following {
     is_told: AtomicBool,
     /// The calls running here whose tasks have made calls.
     nesting: Mutex<BTreeSet<CallId>>,
-    is_leaving: AtomicBool,
+    /// Whether this node accepts no more calls: it leaves, or is cordoned.
+    is_closed: AtomicBool,
     /// Whether the coordinator needs nothing more from this leaving node.
     may_go: AtomicBool,
     wake: Arc<Notify>,
@@ -75,7 +76,7 @@ impl Following {
             memory: Arc::clone(memory),
             is_told: AtomicBool::new(false),
             nesting: Mutex::default(),
-            is_leaving: AtomicBool::new(false),
+            is_closed: AtomicBool::new(false),
             may_go: AtomicBool::new(false),
             wake: Arc::clone(wake),
         });
@@ -194,7 +195,7 @@ impl Following {
                 let elsewhere = Vec::new();
                 let assignment =
                     Assignment { call, work, mark, arguments, tries, in_place, manner, elsewhere };
-                if self.is_leaving.load(Relaxed) && reader.is_none() {
+                if self.is_closed.load(Relaxed) && reader.is_none() {
                     let (call, unchanged) = self.executor.give_back(&assignment);
                     return self.say(&News::Returned { call, unchanged });
                 }
@@ -205,8 +206,22 @@ impl Following {
 
     /// Prepares for leaving: calls that have not started move to other nodes.
     pub(super) fn leave(&self) {
-        self.is_leaving.store(true, Relaxed);
         self.say(&News::Leaves);
+        self.close();
+    }
+
+    /// Handles a cordon: calls that have not started move to other nodes.
+    pub(super) fn cordon(&self, is_cordoned: bool) {
+        self.say(&News::Cordon { is_cordoned });
+        if is_cordoned {
+            self.close();
+        } else {
+            self.is_closed.store(false, Relaxed);
+        }
+    }
+
+    fn close(&self) {
+        self.is_closed.store(true, Relaxed);
         for (call, unchanged) in self.executor.take_back() {
             self.say(&News::Returned { call, unchanged });
         }

@@ -226,11 +226,15 @@ impl Leading {
             return;
         }
         let leaves = all.iter().any(|news| matches!(news, News::Leaves));
+        let is_cordoned = all.iter().any(|news| matches!(news, News::Cordon { is_cordoned: true }));
         self.note(member, &all);
         // As one change, so that all consequences are decided and sent together.
         self.engine.change(|graph| all.into_iter().for_each(|news| self.engine.hear(graph, member, news)));
         if leaves {
             tracing::info!(member = %from, "a node leaves, and is given no more calls");
+        }
+        if is_cordoned {
+            tracing::info!(member = %from, "a node is cordoned, and is given no more calls");
         }
         if is_all_told {
             self.on_reports_complete(from);
@@ -243,6 +247,9 @@ impl Leading {
             match news {
                 News::TakesPart(_) => self.engine.happened_to(member, "joined"),
                 News::Leaves => self.engine.happened_to(member, "leaves"),
+                News::Cordon { is_cordoned } => {
+                    self.engine.happened_to(member, if *is_cordoned { "cordoned" } else { "uncordoned" });
+                }
                 News::Timed(timing) => self.engine.timed_on(member, *timing),
                 _ => {}
             }
@@ -270,6 +277,17 @@ impl Leading {
     /// Returns whether a held message is due soon.
     pub(super) fn is_held(&self) -> bool {
         self.others.known().by_node.values().any(|follower| follower.line.is_held())
+    }
+
+    /// Handles a cordon of this node: calls that have not started move to other nodes.
+    pub(super) fn cordon(&self, is_cordoned: bool) {
+        self.engine.change(|graph| graph.on_cordon(Member::HERE, is_cordoned));
+        let returned = if is_cordoned { self.engine.executor.take_back() } else { Vec::new() };
+        self.engine.change(|graph| {
+            for (call, unchanged) in &returned {
+                graph.returned(*call, Member::HERE, unchanged);
+            }
+        });
     }
 
     /// Records a request to leave; [`leave_if_told`](Self::leave_if_told) acts on it.

@@ -57,6 +57,7 @@ struct State {
     /// The greatest generation of a run seen.
     generation: u64,
     is_leaving: bool,
+    is_cordoned: bool,
     /// The rescue of data that delays the exit of the node.
     rescue: Option<Rescue>,
     /// The status of a program that has ended here.
@@ -119,6 +120,7 @@ impl WorkflowNode {
             program: Progress::NotBegun,
             generation: 0,
             is_leaving: false,
+            is_cordoned: false,
             rescue: None,
             last_status: None,
         };
@@ -294,6 +296,9 @@ impl WorkflowNode {
             &self.memory,
             &self.wake,
         );
+        if state.is_cordoned {
+            following.cordon(true);
+        }
         if state.is_leaving {
             following.leave();
         }
@@ -393,6 +398,22 @@ impl WorkflowNode {
     fn last_status(&self) -> Option<JobStatus> {
         let (engine, generation) = self.engine()?;
         Some(status::of_ended(generation, &engine.observation()))
+    }
+
+    /// Handles a cordon: the node receives no more calls until it is uncordoned.
+    pub(super) fn on_cordon(&self, is_cordoned: bool) {
+        let mut state = self.lock();
+        state.is_cordoned = is_cordoned;
+        let role = state.role.clone();
+        let is_leaving = state.is_leaving;
+        drop(state);
+        match role {
+            // It receives no more calls anyway.
+            _ if is_leaving => {}
+            Role::Idle => {}
+            Role::Follows(following) => following.cordon(is_cordoned),
+            Role::Leads(leading) => leading.cordon(is_cordoned),
+        }
     }
 
     /// Prepares for leaving: data that only this node has is copied to others; if the program is here, it

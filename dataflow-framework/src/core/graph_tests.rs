@@ -298,6 +298,24 @@ fn leaving_member_gets_no_calls() {
 }
 
 #[test]
+fn cordoned_member_returns_calls_and_gets_none_until_uncordoned() {
+    let mut graph = graph_of_two();
+    call(&mut graph, 0, vec![], 1);
+    call(&mut graph, 1, vec![], 1);
+    assert_eq!(assigned_to(&mut graph), [(0, Member::HERE), (1, THERE)]);
+    graph.on_cordon(THERE, true);
+    graph.returned(1, THERE, &[]);
+    assert_eq!(assigned_to(&mut graph), [(1, Member::HERE)]);
+    graph.on_cordon(Member::HERE, true);
+    call(&mut graph, 2, vec![], 1);
+    assert_eq!(assigned_to(&mut graph), [], "all members are cordoned");
+    graph.on_cordon(THERE, false);
+    assert_eq!(assigned_to(&mut graph), [(2, THERE)]);
+    written_bytes(&mut graph, 0, Member::HERE, 8);
+    assert_eq!(graph.unfinished(), 2, "a cordoned member completes its calls");
+}
+
+#[test]
 fn data_awaited_by_program_is_brought() {
     let mut graph = graph_of_two();
     call(&mut graph, 0, vec![], 1);

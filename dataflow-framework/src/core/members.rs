@@ -78,7 +78,7 @@ impl Claim {
     }
 }
 
-/// The numbers of members and workers that can run calls, without leaving members.
+/// The numbers of members and workers that can run calls, without leaving and cordoned members.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Crew {
     pub(super) members: u64,
@@ -112,6 +112,8 @@ struct Load {
     lent: u64,
     /// Whether it receives no more calls, because it leaves.
     is_leaving: bool,
+    /// Whether it receives no more calls, because an operator has cordoned it.
+    is_cordoned: bool,
     may_go: bool,
     /// The size of the data that it has received from leaving members, in bytes.
     rescued: u64,
@@ -150,6 +152,19 @@ impl Members {
         self.count_leavers();
     }
 
+    pub(super) fn cordon(&mut self, member: Member, is_cordoned: bool) {
+        self.change(member, |load| {
+            load.is_cordoned = is_cordoned;
+            // Another member is kept free for the demand.
+            load.reserved = load.reserved.filter(|_| !is_cordoned);
+        });
+    }
+
+    /// Returns whether a member receives no calls: it leaves, is cordoned, or is unknown.
+    pub(super) fn is_closed(&self, member: Member) -> bool {
+        self.known.get(&member).is_none_or(Load::is_closed)
+    }
+
     /// Updates the recorded amount of work of a member.
     fn note(&mut self, member: Member) {
         let Some(load) = self.known.get_mut(&member) else { return };
@@ -179,9 +194,9 @@ impl Members {
         self.open.retain(|demand, _| *demand == Demand::NONE || is_used(*demand));
     }
 
-    /// Returns the members that run calls and are not leaving, except for the shunned ones.
+    /// Returns the members that accept calls, except for the shunned ones.
     fn others_than(&self, shunned: &[Member]) -> impl Iterator<Item = (&Member, &Load)> {
-        let runs = |load: &Load| !load.is_leaving && load.workers > 0;
+        let runs = |load: &Load| !load.is_closed() && load.workers > 0;
         self.known.iter().filter(move |(member, load)| runs(load) && !shunned.contains(member))
     }
 
@@ -264,7 +279,7 @@ impl Members {
 
     pub(super) fn crew(&self) -> Crew {
         let mut crew = Crew::default();
-        for load in self.known.values().filter(|load| !load.is_leaving && load.workers > 0) {
+        for load in self.known.values().filter(|load| !load.is_closed() && load.workers > 0) {
             crew.members += 1;
             crew.workers += load.workers;
             crew.with_room += u64::from(load.accepts(Demand::NONE));
@@ -339,7 +354,7 @@ impl Members {
         if demand.cores == 1 && (demand.memory == 0 || self.open[&Demand::NONE].is_empty()) {
             return false;
         }
-        let may = self.known.iter().filter(|(member, load)| !load.is_leaving && !avoids(**member));
+        let may = self.known.iter().filter(|(member, load)| !load.is_closed() && !avoids(**member));
         if may.clone().any(|(_, load)| load.reserved == Some(demand)) {
             return false;
         }
@@ -363,6 +378,10 @@ impl Members {
 }
 
 impl Load {
+    fn is_closed(&self) -> bool {
+        self.is_leaving || self.is_cordoned
+    }
+
     /// Returns whether the member accepts another call with this demand.
     fn accepts(&self, demand: Demand) -> bool {
         // A call that takes several workers must not share them with calls assigned then.
@@ -386,7 +405,7 @@ impl Load {
     /// Returns whether the member can run a call with this demand as soon as it has a worker.
     fn is_suitable(&self, demand: Demand) -> bool {
         let is_kept_for = |other: Demand| other != demand && (other.cores > 1 || demand.memory > 0);
-        !self.is_leaving
+        !self.is_closed()
             && self.workers > 0
             && !self.reserved.is_some_and(is_kept_for)
             && (demand == Demand::NONE

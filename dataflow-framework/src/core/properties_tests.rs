@@ -81,6 +81,7 @@ struct Run {
     /// Pending copies to members.
     copies: Vec<(Member, Source)>,
     leaving: BTreeSet<Member>,
+    cordoned: BTreeSet<Member>,
     /// The lost members that the graph still assumes to be there.
     vanished: BTreeSet<Member>,
     /// The statements that the program has executed so far.

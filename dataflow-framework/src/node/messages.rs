@@ -76,7 +76,7 @@ pub(crate) enum News {
     Leaves,
     /// A step of a task that makes calls.
     Step(Execution, Step),
-    /// A call must be assigned again: it has not started on a leaving node, or its execution belongs to an earlier run.
+    /// A call must be assigned again: it has not started on a leaving or cordoned node, or its execution belongs to an earlier run.
     Returned { call: CallId, unchanged: Vec<(VersionId, u64)> },
     /// A version was fetched.
     Copied(VersionId),
@@ -90,6 +90,8 @@ pub(crate) enum News {
     Damaged { version: VersionId, reason: String },
     /// The store is nearly full: these copies can be dropped if other nodes have the versions.
     HasCopies(Vec<VersionId>),
+    /// Whether the node accepts no more calls, since an operator has cordoned it.
+    Cordon { is_cordoned: bool },
 }
 
 /// The receiver of the reports of a node. It is on the same node, or forwards them to the node of the program.

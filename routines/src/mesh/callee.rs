@@ -36,6 +36,7 @@ pub(crate) struct Callee {
     slots: usize,
     running: usize,
     is_leaving: bool,
+    is_cordoned: bool,
     warm: Vec<u64>,
     /// The numbers that each member has used.
     used: BTreeMap<NodeId, Ranges>,
@@ -57,6 +58,7 @@ impl Callee {
             slots,
             running: 0,
             is_leaving: false,
+            is_cordoned: false,
             warm: Vec::new(),
             used: BTreeMap::new(),
             calls: BTreeMap::new(),
@@ -77,7 +79,23 @@ impl Callee {
     /// Accepts no more calls, and refuses those that wait: other nodes can make them.
     pub(super) fn leave(&mut self) {
         self.is_leaving = true;
-        for key in std::mem::take(&mut self.queue) {
+        self.announce();
+    }
+
+    /// Accepts no more calls until the node is uncordoned, like a node that leaves.
+    pub(super) fn cordon(&mut self, is_cordoned: bool) {
+        self.is_cordoned = is_cordoned;
+        self.announce();
+    }
+
+    fn is_closed(&self) -> bool {
+        self.is_leaving || self.is_cordoned
+    }
+
+    /// Reports whether the node accepts calls, and refuses those that wait if it does not.
+    fn announce(&mut self) {
+        let refused = if self.is_closed() { std::mem::take(&mut self.queue) } else { VecDeque::new() };
+        for key in refused {
             self.calls.remove(&key);
             self.refuse(key);
         }
@@ -169,7 +187,7 @@ impl Callee {
         }
         used.insert(number..number + 1);
         let is_full = self.queue.len() >= self.slots * QUEUE_OF_SLOT_MAX || self.calls.len() >= CALLS_MAX;
-        if self.is_leaving || is_full {
+        if self.is_closed() || is_full {
             return self.refuse(key);
         }
         let until_ms = now_ms.saturating_add(spec.limit_ms);
@@ -226,7 +244,7 @@ impl Callee {
     }
 
     fn report(&self) -> Load {
-        let slots = if self.is_leaving { 0 } else { self.slots };
+        let slots = if self.is_closed() { 0 } else { self.slots };
         let count = |number| u32::try_from(number).unwrap_or(u32::MAX);
         Load { slots: count(slots), calls: count(self.running + self.queue.len()), warm: self.warm.clone() }
     }

@@ -140,6 +140,7 @@ impl Shell {
                 self.on_message(from, message);
             }
             CompanionEvent::Refused { to, number, .. } => self.caller.on_refused(to, number, now_ms),
+            CompanionEvent::Cordon { is_cordoned } => self.callee.cordon(is_cordoned),
             CompanionEvent::Rescue(asked) => {
                 self.callee.leave();
                 *rescue = Some(asked);

@@ -356,6 +356,25 @@ fn leaving_node_answers_its_calls_and_gets_no_others() {
 }
 
 #[test]
+fn cordoned_node_answers_its_calls_and_gets_others_when_uncordoned() {
+    let mut net = Net::new(1, 2, 1);
+    net.call(1);
+    net.deliver_all();
+    let cordoned = net.started[&1][0];
+    net.nodes.get_mut(&cordoned).unwrap().cordon(true);
+    net.call(2);
+    net.deliver_all();
+    assert_ne!(net.started[&2][0], cordoned);
+    net.nodes.get_mut(&cordoned).unwrap().cordon(false);
+    net.end(0);
+    net.deliver_all();
+    net.call(3);
+    net.settle();
+    assert_eq!(net.started[&3][0], cordoned, "the other node has a call");
+    assert!((1..4).all(|ticket| matches!(net.ended[&ticket], Ended::Answered(_))));
+}
+
+#[test]
 fn leaving_node_refuses_its_waiting_calls_until_their_caller_knows() {
     let mut net = Net::new(1, 1, 1);
     net.call(1);

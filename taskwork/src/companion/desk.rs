@@ -47,6 +47,9 @@ struct State {
     changed: BTreeSet<NodeId>,
     /// The members that have left the attempt.
     left: BTreeSet<NodeId>,
+    is_cordoned: bool,
+    /// Whether the node is cordoned according to the events reported so far.
+    was_cordoned: bool,
     rescue: Option<Rescue>,
     refusals: VecDeque<(NodeId, u64, Refusal)>,
     messages: VecDeque<(NodeId, Vec<u8>)>,
@@ -118,6 +121,11 @@ impl Desk {
                 state.set(node, true);
             }
         });
+    }
+
+    /// Reports whether the node is cordoned.
+    pub(crate) fn cordon(&self, is_cordoned: bool) {
+        self.change(|state| state.is_cordoned = is_cordoned);
     }
 
     /// Asks the companion to rescue its data. The future completes when that is done, or the companion has exited.
@@ -199,6 +207,10 @@ impl State {
             self.reported.insert(node);
             return Some(CompanionEvent::Joined { node });
         }
+        if self.is_cordoned != self.was_cordoned {
+            self.was_cordoned = self.is_cordoned;
+            return Some(CompanionEvent::Cordon { is_cordoned: self.is_cordoned });
+        }
         if let Some(rescue) = self.rescue.take() {
             return Some(CompanionEvent::Rescue(rescue));
         }
@@ -241,6 +253,7 @@ mod tests {
                 CompanionEvent::Left { node } => format!("left {}", node.0),
                 CompanionEvent::Message { from, bytes } => format!("{} bytes of {}", bytes.len(), from.0),
                 CompanionEvent::Refused { to, number, why } => format!("{} refused {number}: {why:?}", to.0),
+                CompanionEvent::Cordon { is_cordoned } => format!("cordoned: {is_cordoned}"),
                 CompanionEvent::Rescue(_) => "rescue".to_owned(),
             })
         };
@@ -261,6 +274,21 @@ mod tests {
         assert_eq!(events(&desk), [""; 0], "nothing has changed");
         desk.node(B, false);
         assert_eq!(events(&desk), ["left 2"]);
+    }
+
+    #[test]
+    fn cordon_is_reported_when_it_has_changed() {
+        let desk = Desk::default();
+        desk.cordon(false);
+        assert_eq!(events(&desk), [""; 0]);
+        desk.cordon(true);
+        desk.cordon(true);
+        assert_eq!(events(&desk), ["cordoned: true"]);
+        desk.cordon(false);
+        desk.cordon(true);
+        assert_eq!(events(&desk), [""; 0], "nothing has changed");
+        desk.cordon(false);
+        assert_eq!(events(&desk), ["cordoned: false"]);
     }
 
     #[test]

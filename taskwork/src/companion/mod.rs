@@ -267,6 +267,11 @@ pub enum CompanionEvent {
         /// The reason.
         why: Refusal,
     },
+    /// An operator has cordoned or uncordoned the node. A cordoned node completes its work, and should take no more.
+    Cordon {
+        /// Whether it is cordoned now. A node that is not cordoned when the companion starts reports nothing.
+        is_cordoned: bool,
+    },
     /// The node is about to leave the job, because it was asked to leave or the job is suspended.
     Rescue(Rescue),
 }

@@ -89,7 +89,11 @@ impl WorkflowNode {
             .see(|| Seen::Leads { run: (run.generation, run.started_us), workers: capacity.workers });
         state.role = Role::Leads(Arc::clone(&leading));
         state.program = Progress::Runs(waker);
+        let is_cordoned = state.is_cordoned;
         drop(state);
+        if is_cordoned {
+            leading.cordon(true);
+        }
         self.wake.notify_one();
         Some(leading)
     }

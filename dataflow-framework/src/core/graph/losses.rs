@@ -305,6 +305,11 @@ impl Graph {
         }
     }
 
+    /// Handles a member that was cordoned, and receives no more calls, or was uncordoned.
+    pub(crate) fn on_cordon(&mut self, member: Member, is_cordoned: bool) {
+        self.data.members.cordon(member, is_cordoned);
+    }
+
     pub(crate) fn not_copied(&mut self, id: VersionId, to: Member, tried: &[Member]) {
         if self.is_named(id, to, false) || self.recording.is_second(&mut self.data, id, to, false) {
             return;
@@ -349,14 +354,14 @@ impl Graph {
         }
     }
 
-    /// Recalls a call from a leaving member that has not started it; or one that the member has been running
+    /// Recalls a call from a leaving or cordoned member that has not started it; or one that the member has been running
     /// since an earlier run of the program, and that has to run again. `unchanged` are the versions that it
     /// would have updated in place, with their sizes.
     pub(crate) fn returned(&mut self, id: CallId, member: Member, unchanged: &[(VersionId, u64)]) {
         if !self.data.runs_on(id, member) {
             return self.replay.on_not_running(&mut self.data, member, id);
         }
-        if !self.data.calls[&id].is_earlier && !self.data.members.is_leaving(member) {
+        if !self.data.calls[&id].is_earlier && !self.data.members.is_closed(member) {
             // The report is about an earlier assignment, but the member runs the call for this run of the
             // program as well.
             return;

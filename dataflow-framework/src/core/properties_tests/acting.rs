@@ -100,7 +100,10 @@ impl Run {
                         self.waiting.push(Fact::Kept { version, mark, value });
                     }
                     Action::LetGo(member) => self.go(member),
-                    Action::Assign(member, assignment) => self.begin(member, assignment),
+                    Action::Assign(member, assignment) => {
+                        assert!(!self.cordoned.contains(&member), "{member:?} is cordoned");
+                        self.begin(member, assignment);
+                    }
                     Action::Alias(..) | Action::Answer(..) => unreachable!("no task makes calls"),
                 }
             }

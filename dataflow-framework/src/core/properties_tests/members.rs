@@ -91,6 +91,29 @@ impl Run {
         }
         self.leaving.insert(member);
         self.graph.on_leaving(member);
+        self.return_calls(member);
+    }
+
+    /// Cordons a member, unless the graph will learn that it is lost.
+    pub(super) fn cordon(&mut self, which: prop::sample::Index) {
+        let there: Vec<_> = self.stores.keys().filter(|member| !self.vanished.contains(member)).collect();
+        if there.is_empty() {
+            return;
+        }
+        let member = *there[which.index(there.len())];
+        self.cordoned.insert(member);
+        self.graph.on_cordon(member, true);
+        self.return_calls(member);
+    }
+
+    pub(super) fn uncordon_all(&mut self) {
+        for member in std::mem::take(&mut self.cordoned) {
+            self.graph.on_cordon(member, false);
+        }
+    }
+
+    /// Returns every second call of a member as one that it has not started.
+    fn return_calls(&mut self, member: Member) {
         let on_it = self.running.extract_if(.., |running| running.member == member);
         let on_it: Vec<_> = on_it.collect();
         for (number, running) in on_it.into_iter().enumerate() {
@@ -168,6 +191,7 @@ impl Run {
     pub(super) fn restart_program(&mut self, here: prop::sample::Index, late: Option<prop::sample::Index>) {
         self.copies.clear();
         self.leaving.clear();
+        self.cordoned.clear();
         for vanished in std::mem::take(&mut self.vanished) {
             self.stores.remove(&vanished);
             self.running.retain(|running| running.member != vanished);

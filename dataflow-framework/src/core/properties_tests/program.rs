@@ -26,6 +26,7 @@ impl Run {
             running: Vec::new(),
             copies: Vec::new(),
             leaving: BTreeSet::new(),
+            cordoned: BTreeSet::new(),
             vanished: BTreeSet::new(),
             log: Vec::new(),
             memory: History::default(),
@@ -154,6 +155,7 @@ impl Run {
                     self.leave(member);
                 }
             }
+            Statement::Cordon(which) if has_losses => self.cordon(*which),
             Statement::Unfit(which) if has_losses => self.unfit(*which),
             Statement::Damage(which) if has_losses => self.damage(*which),
             Statement::Ask(which) if has_losses => self.ask(*which),
@@ -165,6 +167,7 @@ impl Run {
             Statement::Restart { .. }
             | Statement::Move(_)
             | Statement::Empty(_)
+            | Statement::Cordon(_)
             | Statement::Unfit(_)
             | Statement::Damage(_)
             | Statement::Ask(_) => {}
@@ -349,6 +352,9 @@ impl Run {
     pub(super) fn progress(&mut self) {
         if self.running.len() + self.copies.len() > 0 {
             return self.end(0);
+        }
+        if !self.cordoned.is_empty() {
+            return self.uncordon_all();
         }
         let waiting =
             self.graph.known().calls.iter().any(|(call, _)| self.graph.known().lacks(call).is_some());

@@ -49,6 +49,8 @@ pub(super) enum Statement {
     Vanish(prop::sample::Index),
     /// A member other than that of the program leaves. It has started every second one of its calls.
     Leave(prop::sample::Index),
+    /// A member is cordoned until no call can run any more. It has started every second one of its calls.
+    Cordon(prop::sample::Index),
     /// The member of a call is unfit to run it; at most once for each call.
     Unfit(prop::sample::Index),
     /// The copy of a version on a member is damaged.
@@ -155,6 +157,7 @@ pub(super) fn statement() -> impl Strategy<Value = Statement> {
         1 => any::<prop::sample::Index>().prop_map(Statement::Lose),
         1 => any::<prop::sample::Index>().prop_map(Statement::Vanish),
         1 => any::<prop::sample::Index>().prop_map(Statement::Leave),
+        1 => any::<prop::sample::Index>().prop_map(Statement::Cordon),
         1 => any::<prop::sample::Index>().prop_map(Statement::Unfit),
         1 => any::<prop::sample::Index>().prop_map(Statement::Damage),
         1 => any::<prop::sample::Index>().prop_map(Statement::Ask),

@@ -29,6 +29,7 @@ impl Engine {
                 graph.unable(call, member, missing, &self.members(&tried), &unchanged);
             }
             News::Leaves => graph.on_leaving(member),
+            News::Cordon { is_cordoned } => graph.on_cordon(member, is_cordoned),
             News::Returned { call, unchanged } => graph.returned(call, member, &unchanged),
             News::Step(execution, step) => {
                 graph.step(member, execution, step, self.executor.tasks.as_deref());

@@ -259,10 +259,13 @@ impl Coordination {
         self.notify_driver(Event::Expired).await;
     }
 
-    /// Notifies the driver whether the node is cordoned, now and after each change.
+    /// Notifies the driver and the companion whether the node is cordoned, now and after each change.
     async fn follow_cordon(self: Arc<Self>) {
         let mut is_cordoned = self.cordoned.is_set();
         loop {
+            if let Some(companion) = &self.companion {
+                companion.desk.cordon(is_cordoned);
+            }
             self.notify_driver(Event::Cordon { is_cordoned }).await;
             is_cordoned = self.cordoned.changed(is_cordoned).await;
         }
