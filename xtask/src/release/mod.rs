@@ -63,9 +63,6 @@ pub(crate) struct Arguments {
 /// The maintainer of locally built packages: an address that receives no mail.
 const DEFAULT_MAINTAINER: &str = "Local build of taskwork <taskwork@taskwork.invalid>";
 
-/// The folder of the tools, in cargo's target folder: their versions determine the bytes of packages.
-const TOOLS: &str = "release-tools";
-
 /// The file with the checksums of all others.
 const SUMS: &str = "SHA256SUMS";
 
@@ -79,13 +76,12 @@ const NAMESPACE: &str = "taskwork-release";
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let root = workspace::root();
     let origin = Origin::find(&root, arguments.allow_dirty)?;
-    let target = Project::read(&root)?.target;
     if let Some(out) = &arguments.out {
         ensure_free(out)?;
     }
     let absolute = |folder: &PathBuf| folder.canonicalize().with_context(|| folder.display().to_string());
     let programs = arguments.programs.as_ref().map(absolute).transpose()?;
-    let tools = target.join(TOOLS);
+    let (target, tools) = (Project::read(&root)?.target, tools()?);
     install_tools(arguments, &tools)?;
     let work = target.join("artefacts");
     let first = make(arguments, &tools, &origin, programs.as_deref(), &work.join("one"))?;
@@ -114,6 +110,14 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     fs::create_dir_all(out.parent().unwrap_or(Path::new("/")))?;
     succeed(Command::new("cp").arg("-r").args([&first, &out]))?;
     succeed(Command::new("ls").args(["-s", "--human-readable"]).arg(&out))
+}
+
+/// Returns the folder of the tools, in cargo's target folder: their versions determine the bytes of packages.
+///
+/// # Errors
+/// If cargo fails.
+pub(crate) fn tools() -> Result<PathBuf> {
+    Ok(Project::read(&workspace::root())?.target.join("release-tools"))
 }
 
 /// Installs the tools, the compilers and the standard libraries for the machines.

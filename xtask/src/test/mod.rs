@@ -11,7 +11,7 @@ use clap::Args;
 use crate::{
     axe,
     data::{self, Data},
-    install, monitoring,
+    install, monitoring, release,
     step::{self, Step},
     workspace,
 };
@@ -75,7 +75,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     }
     install_packages(*long)?;
     data.require(workspace::in_ci())?;
-    let outcome = step::run_all(&prepare(all_steps(*long, &workspace::test_targets()?)));
+    let mut steps = all_steps(*long, &workspace::test_targets()?);
+    if *long {
+        steps.extend(install::release_tools(&release::tools()?.to_string_lossy()));
+        steps.push(Step::cargo("packages of a release", "test -p xtask -- --ignored"));
+    }
+    let outcome = step::run_all(&prepare(steps));
     // Repeated, since the first warning has scrolled away. In CI it was already an error.
     data.require(false)?;
     outcome
