@@ -334,7 +334,8 @@ fn grove(happens: impl Fn(&mut Scene)) {
     let coordinator = wait_for(&cluster, &[0, 1, 2], 1, COORDINATES)[0];
     let others = wait_for(&cluster, &[0, 1, 2], 2, FOLLOWS);
     wait_for(&cluster, &others, 2, RECORDS_ENDS);
-    let mut scene = Scene { cluster, coordinator, others, gate, links: 3, is_kept: false };
+    let mut scene =
+        Scene { cluster, coordinator, others, gate, links: 3, is_kept: false, is_cordoned: false };
     happens(&mut scene);
     scene.gate.open().unwrap();
     let said = running.end().unwrap();
