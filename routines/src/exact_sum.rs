@@ -23,9 +23,10 @@ pub(crate) struct ExactSum {
     special: [bool; 3],
 }
 
-/// A sum as it is sent and written.
+/// A sum as it is sent and written: the number of lowest words that are 0, the words above them, whether all further words
+/// have all bits, and the summands that are no finite numbers.
 #[derive(Serialize, Deserialize)]
-struct Encoded(Vec<u64>, [bool; 3]);
+struct Encoded(u8, Vec<u64>, bool, [bool; 3]);
 
 impl Default for ExactSum {
     fn default() -> Self {
@@ -35,15 +36,22 @@ impl Default for ExactSum {
 
 impl From<ExactSum> for Encoded {
     fn from(ExactSum { words, special }: ExactSum) -> Self {
-        Self(words.to_vec(), special)
+        let is_negative = words[WORDS - 1] >> 63 == 1;
+        let rest = if is_negative { u64::MAX } else { 0 };
+        let end = words.iter().rposition(|word| *word != rest).map_or(0, |last| last + 1);
+        let zeros = words[..end].iter().take_while(|word| **word == 0).count();
+        Self(u8::try_from(zeros).unwrap_or(u8::MAX), words[zeros..end].to_vec(), is_negative, special)
     }
 }
 
 impl TryFrom<Encoded> for ExactSum {
     type Error = String;
 
-    fn try_from(Encoded(words, special): Encoded) -> Result<Self, String> {
-        let words = words.try_into().map_err(|_| format!("a sum has {WORDS} words"))?;
+    fn try_from(Encoded(zeros, middle, is_negative, special): Encoded) -> Result<Self, String> {
+        let mut words = [if is_negative { u64::MAX } else { 0 }; WORDS];
+        let (zeros, end) = (usize::from(zeros), usize::from(zeros) + middle.len());
+        words.get_mut(zeros..end).ok_or_else(|| format!("a sum has {WORDS} words"))?.copy_from_slice(&middle);
+        words[..zeros].fill(0);
         Ok(Self { words, special })
     }
 }
@@ -198,16 +206,28 @@ mod tests {
         assert!(sum(&[f64::INFINITY, f64::NEG_INFINITY]).is_nan() && sum(&[f64::NAN, 1.0]).is_nan());
     }
 
+    fn encoded(sum: &ExactSum) -> Vec<u8> {
+        bincode::serde::encode_to_vec(sum, bincode::config::standard()).unwrap()
+    }
+
+    fn decoded(bytes: &[u8]) -> Option<ExactSum> {
+        let decoded = bincode::serde::decode_from_slice(bytes, bincode::config::standard());
+        decoded.ok().map(|(sum, _)| sum)
+    }
+
     #[test]
-    fn sum_of_wrong_size_is_refused() {
-        let config = bincode::config::standard();
-        let encode = |encoded| bincode::serde::encode_to_vec(encoded, config).unwrap();
-        let decode =
-            |bytes: &[u8]| bincode::serde::decode_from_slice::<ExactSum, _>(bytes, config).map(|it| it.0);
+    fn encoded_sum_has_only_its_words() {
         let mut exact = ExactSum::default();
-        exact.add(-0.3);
-        assert_eq!(decode(&encode(Encoded::from(exact.clone()))).unwrap(), exact);
-        assert!(decode(&encode(Encoded(vec![1; WORDS - 1], [false; 3]))).is_err());
+        assert!(encoded(&exact).len() <= 6);
+        for number in 0..1_000 {
+            exact.add(f64::from(number) * -0.3);
+        }
+        assert!(encoded(&exact).len() <= 6 + 3 * 9, "{exact:?}");
+        for (zeros, words) in [(1, WORDS), (u8::MAX, 0), (0, WORDS + 1)] {
+            let wrong = Encoded(zeros, vec![1; words], false, [false; 3]);
+            let bytes = bincode::serde::encode_to_vec(wrong, bincode::config::standard()).unwrap();
+            assert!(decoded(&bytes).is_none(), "{zeros} and {words} words");
+        }
     }
 
     proptest! {
@@ -221,6 +241,13 @@ mod tests {
         #[test]
         fn sum_of_a_single_double_is_this_double(summand in any::<f64>().prop_filter("finite", |it| it.is_finite())) {
             prop_assert_eq!(sum(&[summand]), summand);
+        }
+
+        #[test]
+        fn encoded_sum_round_trips(summands in vec(any::<f64>(), 0..5)) {
+            let mut exact = ExactSum::default();
+            summands.iter().for_each(|summand| exact.add(*summand));
+            prop_assert_eq!(decoded(&encoded(&exact)), Some(exact));
         }
     }
 }
