@@ -38,7 +38,7 @@ use crate::{
     mesh::{self, Direct},
     order::Work,
     package::Package,
-    reduce::Reduction,
+    reduction::Reduction,
     resource::Resource,
     search::{self, Foreign},
     space::{self, Space},
@@ -160,8 +160,8 @@ struct Map {
     /// - is standard input.
     #[arg(long, value_name = "FILE", conflicts_with = "range", required_unless_present = "range")]
     arguments: Option<PathBuf>,
-    /// Print only these numbers of the results, which are numbers then, as one line of JSON; several are separated by
-    /// commas.
+    /// Print only these numbers of the results, which are numbers then, as one line of JSON: sum, mean, min, max, argmin,
+    /// argmax, count, topk=K, bottomk=K and histogram=FROM:TO:BINS; several are separated by commas.
     #[arg(long, value_name = "NUMBER", value_delimiter = ',')]
     reduce: Vec<Reduction>,
     /// Print one JSON object with the job and all outcomes.
@@ -342,6 +342,7 @@ fn map(arguments: &Map) -> Result<ExitCode, Failure> {
         (None, Some(file)) => space::parse(&read(file)?),
         (None, None) => Err("give --range or --arguments".to_owned()),
     };
+    Reduction::check_names(&arguments.reduce).map_err(Failure::usage)?;
     let work = Work::Calls { space: space.map_err(Failure::usage)?, reduce: arguments.reduce.clone() };
     let mut is_first = true;
     let ran = arguments.access.outcomes(&arguments.routine, work, |ran, json| {

@@ -50,7 +50,7 @@ pub(crate) fn key_of(key: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{order::Work, reduce::Reduction, space::Space};
+    use crate::{order::Work, reduction::Reduction, space::Space};
 
     #[test]
     fn job_name_contains_what_gateways_need() {

@@ -2,10 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{reduce::Reduction, space::Space};
+use crate::{reduction::Reduction, space::Space};
 
 /// The calls of a job.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Order {
     /// The digest of the package.
     pub(crate) digest: String,
@@ -17,7 +17,7 @@ pub(crate) struct Order {
 }
 
 /// The requested work of a job.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Work {
     Calls {
         space: Space,

@@ -1,40 +1,39 @@
 //! Reductions: numbers that tasks compute from the results of their calls, so that only these numbers are transferred. They
 //! do not depend on the order of the calls.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use taskwork::Output;
-use utoipa::ToSchema;
 
-use crate::{exact_sum::ExactSum, wire::CallError, wire::ErrorKind};
+use crate::{
+    exact_sum::ExactSum,
+    reduction::{Bins, Reduction},
+    wire::{CallError, ErrorKind},
+};
 
-/// A number that is computed from all results.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema, clap::ValueEnum)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum Reduction {
-    /// The exact sum, rounded once.
-    Sum,
-    /// The sum divided by the count.
-    Mean,
-    Min,
-    Max,
-    /// The first index of the minimum.
-    Argmin,
-    /// The first index of the maximum.
-    Argmax,
-    Count,
-}
+/// A result with its index.
+type Indexed = (f64, u64);
 
 /// The reduced results of calls. Merged with others, in any order, it is that of the results of all.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Reduced {
     /// The requested numbers.
     wanted: Vec<Reduction>,
+    numbers: Numbers,
+}
+
+/// The numbers from which the requested ones are computed; others are those of no results.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+struct Numbers {
     count: u64,
     sum: ExactSum,
-    /// The extreme results with their first indices. NaN is none of them.
-    least: Option<(f64, u64)>,
-    greatest: Option<(f64, u64)>,
+    /// The smallest and the largest results, the extreme ones first. NaN is none of them.
+    least: Vec<Indexed>,
+    greatest: Vec<Indexed>,
+    /// The counts of a histogram, of each [place](Bins::place) that is not empty.
+    bins: BTreeMap<u64, u64>,
 }
 
 impl Reduced {
@@ -44,46 +43,12 @@ impl Reduced {
     }
 
     pub(crate) fn add(&mut self, index: u64, result: f64) {
-        self.count += 1;
-        self.sum.add(result);
-        if !result.is_nan() {
-            self.extend(Some((result, index)), Some((result, index)));
-        }
-    }
-
-    fn extend(&mut self, least: Option<(f64, u64)>, greatest: Option<(f64, u64)>) {
-        type Extreme = Option<(f64, u64)>;
-        // Of equal results, also of zeros of both signs, the first index decides.
-        let merged = |one: Extreme, other: Extreme, is_better: fn(&f64, &f64) -> bool| match (one, other) {
-            (Some(one), Some(other)) => {
-                let is_equal = !is_better(&other.0, &one.0);
-                let is_first = is_better(&one.0, &other.0) || is_equal && one.1 < other.1;
-                Some(if is_first { one } else { other })
-            }
-            (one, other) => one.or(other),
-        };
-        self.least = merged(self.least, least, f64::lt);
-        self.greatest = merged(self.greatest, greatest, f64::gt);
+        self.numbers.add(&self.wanted, index, result);
     }
 
     /// Returns the requested numbers by their names. Without results, there is no mean and no extreme.
     pub(crate) fn shown(&self) -> Value {
-        let extreme = |of: Option<(f64, u64)>| of.map_or(Value::Null, |(value, _)| number(value));
-        let place = |of: Option<(f64, u64)>| of.map_or(Value::Null, |(_, index)| json!(index));
-        let shown = self.wanted.iter().map(|wanted| {
-            let value = match wanted {
-                Reduction::Sum => number(self.sum.value()),
-                Reduction::Mean if self.count == 0 => Value::Null,
-                Reduction::Mean => number(self.sum.value() / self.count as f64),
-                Reduction::Min => extreme(self.least),
-                Reduction::Max => extreme(self.greatest),
-                Reduction::Argmin => place(self.least),
-                Reduction::Argmax => place(self.greatest),
-                Reduction::Count => json!(self.count),
-            };
-            (format!("{wanted:?}").to_lowercase(), value)
-        });
-        Value::Object(shown.collect::<Map<_, _>>())
+        Value::Object(self.numbers.shown(&self.wanted))
     }
 }
 
@@ -92,9 +57,102 @@ impl Output for Reduced {
         if self.wanted.is_empty() {
             self.wanted = other.wanted;
         }
+        self.numbers.merge(&self.wanted, other.numbers);
+    }
+}
+
+impl Numbers {
+    fn add(&mut self, wanted: &[Reduction], index: u64, result: f64) {
+        self.count += 1;
+        if wanted.iter().any(|wanted| matches!(wanted, Reduction::Sum | Reduction::Mean)) {
+            self.sum.add(result);
+        }
+        if let Some(bins) = bins(wanted) {
+            *self.bins.entry(bins.place(result)).or_default() += 1;
+        }
+        if !result.is_nan() {
+            self.extend(wanted, [(result, index)], [(result, index)]);
+        }
+    }
+
+    fn merge(&mut self, wanted: &[Reduction], other: Self) {
         self.count += other.count;
         self.sum.merge(&other.sum);
-        self.extend(other.least, other.greatest);
+        for (place, count) in other.bins {
+            *self.bins.entry(place).or_default() += count;
+        }
+        self.extend(wanted, other.least, other.greatest);
+    }
+
+    fn extend(
+        &mut self,
+        wanted: &[Reduction],
+        least: impl IntoIterator<Item = Indexed>,
+        greatest: impl IntoIterator<Item = Indexed>,
+    ) {
+        let most = |of: fn(&Reduction) -> u64| wanted.iter().map(of).max().unwrap_or(0);
+        let most_least = most(|wanted| match wanted {
+            Reduction::Min | Reduction::Argmin => 1,
+            Reduction::Bottomk(k) => *k,
+            _ => 0,
+        });
+        let most_greatest = most(|wanted| match wanted {
+            Reduction::Max | Reduction::Argmax => 1,
+            Reduction::Topk(k) => *k,
+            _ => 0,
+        });
+        least.into_iter().for_each(|result| insert(&mut self.least, most_least, result, f64::lt));
+        greatest.into_iter().for_each(|result| insert(&mut self.greatest, most_greatest, result, f64::gt));
+    }
+
+    fn shown(&self, wanted: &[Reduction]) -> Map<String, Value> {
+        let value = |of: &[Indexed]| of.first().map_or(Value::Null, |(value, _)| number(*value));
+        let index = |of: &[Indexed]| of.first().map_or(Value::Null, |(_, index)| json!(index));
+        let list = |of: &[Indexed], k: u64| {
+            let most = usize::try_from(k).unwrap_or(usize::MAX);
+            let shown = of.iter().take(most);
+            shown.map(|(value, index)| json!({ "index": index, "value": number(*value) })).collect()
+        };
+        let shown = wanted.iter().map(|wanted| {
+            let value = match wanted {
+                Reduction::Sum => number(self.sum.value()),
+                Reduction::Mean if self.count == 0 => Value::Null,
+                Reduction::Mean => number(self.sum.value() / self.count as f64),
+                Reduction::Min => value(&self.least),
+                Reduction::Max => value(&self.greatest),
+                Reduction::Argmin => index(&self.least),
+                Reduction::Argmax => index(&self.greatest),
+                Reduction::Count => json!(self.count),
+                Reduction::Topk(k) => list(&self.greatest, *k),
+                Reduction::Bottomk(k) => list(&self.least, *k),
+                Reduction::Histogram(bins) => {
+                    bins.shown(|place| self.bins.get(&place).copied().unwrap_or_default())
+                }
+            };
+            (wanted.name().to_owned(), value)
+        });
+        shown.collect()
+    }
+}
+
+/// Returns the bins of the histogram, if one is requested.
+fn bins(wanted: &[Reduction]) -> Option<&Bins> {
+    wanted.iter().find_map(|wanted| match wanted {
+        Reduction::Histogram(bins) => Some(bins),
+        _ => None,
+    })
+}
+
+/// Inserts a result into the best ones, of which at most so many are kept. Of equal results, also of zeros of both signs,
+/// the first index decides.
+fn insert(best: &mut Vec<Indexed>, most: u64, added: Indexed, is_better: fn(&f64, &f64) -> bool) {
+    let place = best
+        .partition_point(|it| is_better(&it.0, &added.0) || !is_better(&added.0, &it.0) && it.1 < added.1);
+    if (place as u64) < most {
+        if best.len() as u64 == most {
+            best.pop();
+        }
+        best.insert(place, added);
     }
 }
 
@@ -137,7 +195,7 @@ mod tests {
 
     use super::*;
 
-    const ALL: [Reduction; 7] = [
+    const ALL: [Reduction; 10] = [
         Reduction::Sum,
         Reduction::Mean,
         Reduction::Min,
@@ -145,6 +203,9 @@ mod tests {
         Reduction::Argmin,
         Reduction::Argmax,
         Reduction::Count,
+        Reduction::Topk(3),
+        Reduction::Bottomk(2),
+        Reduction::Histogram(Bins { from: -2.0, to: 4.0, bins: 3 }),
     ];
 
     fn reduced(results: &[(u64, f64)]) -> Reduced {
@@ -159,16 +220,24 @@ mod tests {
     fn reductions_of_known_results() {
         let shown = reduced(&[(2, -1.5), (0, 4.0), (7, 4.0), (5, -1.5)]).shown();
         let expected = json!({
-            "sum": 5.0, "mean": 1.25, "min": -1.5, "max": 4.0, "argmin": 2, "argmax": 0, "count": 4
+            "sum": 5.0, "mean": 1.25, "min": -1.5, "max": 4.0, "argmin": 2, "argmax": 0, "count": 4,
+            "topk": [{ "index": 0, "value": 4.0 }, { "index": 7, "value": 4.0 }, { "index": 2, "value": -1.5 }],
+            "bottomk": [{ "index": 2, "value": -1.5 }, { "index": 5, "value": -1.5 }],
+            "histogram": { "from": -2.0, "to": 4.0, "counts": [2, 0, 2], "under": 0, "over": 0, "nan": 0 },
         });
         assert_eq!(shown, expected);
         let none = json!({
-            "sum": 0.0, "mean": null, "min": null, "max": null, "argmin": null, "argmax": null, "count": 0
+            "sum": 0.0, "mean": null, "min": null, "max": null, "argmin": null, "argmax": null, "count": 0,
+            "topk": [], "bottomk": [],
+            "histogram": { "from": -2.0, "to": 4.0, "counts": [0, 0, 0], "under": 0, "over": 0, "nan": 0 },
         });
         assert_eq!(reduced(&[]).shown(), none);
         let shown = reduced(&[(0, f64::NAN), (1, f64::NEG_INFINITY)]).shown();
         assert_eq!((&shown["sum"], &shown["min"]), (&json!({ "$f": "nan" }), &json!({ "$f": "-inf" })));
-        assert_eq!(shown["argmax"], 1);
+        assert_eq!(
+            (&shown["argmax"], &shown["histogram"]["nan"], &shown["histogram"]["under"]),
+            (&json!(1), &json!(1), &json!(1))
+        );
         let mut merged = Reduced::default();
         merged.merge(reduced(&[(3, 0.5)]));
         assert_eq!(merged, reduced(&[(3, 0.5)]), "the output of a task without calls changes nothing");

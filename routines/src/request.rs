@@ -1,9 +1,9 @@
 //! Requests for jobs, as JSON.
 
 use serde::Deserialize;
-use serde_json::value::RawValue;
+use serde_json::{Value, value::RawValue};
 
-use crate::{order::Work, reduce::Reduction, space, wire::check_value};
+use crate::{order::Work, reduction::Reduction, space, wire::check_value};
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -14,7 +14,7 @@ pub(crate) struct JobRequest {
     arguments: Option<Box<RawValue>>,
     /// The numbers to compute from the results.
     #[serde(default)]
-    reduce: Vec<Reduction>,
+    reduce: Vec<Value>,
     /// The argument of a search.
     argument: Option<Box<RawValue>>,
 }
@@ -33,6 +33,7 @@ impl JobRequest {
             serde_json::from_slice(json).map_err(|error| {
                 format!("the body is not {{\"routine\": \"NAME@VERSION\", \"arguments\": [...]}}: {error}")
             })?;
+        let reduce = Reduction::parse_all(&reduce)?;
         let work = match (arguments, argument) {
             (Some(arguments), None) => Work::Calls { space: space::parse(&arguments)?, reduce },
             (None, Some(_)) if !reduce.is_empty() => {

@@ -317,6 +317,11 @@ with routines.here("--workers", "2") as r:
         "argmin": values.index(min(values)), "argmax": values.index(max(values)), "count": 2000,
     }, reduced
     assert list(reduced) == sorted(wanted)
+    few = [{"topk": 2}, {"bottomk": 3}, {"histogram": {"from": -1, "to": 1, "bins": 2}}]
+    reduced = r.map("area@1.0", [-9.0, 0.5, -1, float("nan"), 1, 0.5], reduce=few).reduced()
+    assert reduced["topk"] == [{"index": 4, "value": 1}, {"index": 1, "value": 0.5}], reduced
+    assert [one["index"] for one in reduced["bottomk"]] == [0, 2, 1]
+    assert reduced["histogram"] == {"from": -1, "to": 1, "counts": [1, 3], "under": 1, "over": 0, "nan": 1}
     assert r.map("area@1.0", [], reduce=["sum", "min"]).reduced() == {"sum": 0.0, "min": None}
     failed = r.map("square@1.0", [1, -1], reduce=["sum"])
     try:
@@ -351,12 +356,13 @@ fn map_prints_reductions_of_a_space() {
     let values: Vec<f64> =
         listed["results"].as_array().unwrap().iter().map(|it| it["value"].as_f64().unwrap()).collect();
     assert_eq!(values, [0.0, 1.0, 2.0, 3.0, 0.0, 2.0, 4.0, 6.0]);
-    let reduced = place.run(&[&map[..], &["--reduce", "sum,argmax"]].concat());
-    assert_eq!((reduced.code, &*reduced.out), (0, "{\"argmax\":7,\"sum\":18.0}\n"), "{}", reduced.err);
+    let reduced = place.run(&[&map[..], &["--reduce", "sum,argmax,topk=1"]].concat());
+    let expected = "{\"argmax\":7,\"sum\":18.0,\"topk\":[{\"index\":7,\"value\":6.0}]}\n";
+    assert_eq!((reduced.code, &*reduced.out), (0, expected), "{}", reduced.err);
     assert_eq!(place.json(&[&map[..], &["--reduce", "mean"]].concat())["reduced"], json!({ "mean": 2.25 }));
     let failed = place.run(&["map", "square@1.0", "--range", "-2..3", "--reduce", "count"]);
     assert_eq!((failed.code, &*failed.out), (1, "{\"count\":3}\n"), "{}", failed.err);
     assert!(failed.err.contains("2 calls of job"), "{}", failed.err);
     let median = place.run(&[&map[..], &["--reduce", "median"]].concat());
-    assert!(median.code == 2 && median.err.contains("argmin"), "{median:?}");
+    assert!(median.code == 2 && median.err.contains("argmin") && median.err.contains("topk=K"), "{median:?}");
 }

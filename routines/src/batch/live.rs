@@ -17,7 +17,8 @@ use super::{
 use crate::{
     order::Order,
     ranges::Ranges,
-    reduce::{Reduced, Reduction, number_of},
+    reduce::{Reduced, number_of},
+    reduction::Reduction,
     resource::{Files, Held, Local},
     runtime::{ANSWER_LATE_MAX, CRASHES_MAX, Event, LOADS_MAX, Request},
     store::Outcome,

@@ -12,7 +12,7 @@ use utoipa::{
 };
 
 use crate::{
-    reduce::Reduction,
+    reduction::Reduction,
     wire::{CallError, EntryKind},
 };
 

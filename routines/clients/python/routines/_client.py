@@ -13,7 +13,7 @@ import urllib.error
 import urllib.request
 from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Iterable, Iterator, Mapping, Optional, Sequence, Type
+from typing import TYPE_CHECKING, Any, Iterable, Iterator, Mapping, Optional, Sequence, Type, Union
 from urllib.parse import quote, urlencode
 
 from ._space import Space, document, is_described
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 URL = "http://127.0.0.1:8790"
 WAIT_SECONDS = 30
+# "mean", {"topk": 10} or {"histogram": {"from": 0, "to": 1, "bins": 20}}.
+Reduction = Union[str, Mapping[str, Any]]
 OVER = ("successful", "incomplete", "failed", "cancelled")
 
 
@@ -95,19 +97,20 @@ class Client:
         return await asyncio.to_thread(lambda: self.call(routine, *args, **kwargs))
 
     def map(
-        self, routine: str, arguments: Iterable[Any], *, key: Optional[str] = None, reduce: Sequence[str] = ()
+        self, routine: str, arguments: Iterable[Any], *, key: Optional[str] = None, reduce: Sequence[Reduction] = ()
     ) -> Job:
         """Starts a job with one call for each argument, which is the only one of its call.
 
         Of a range with the step 1 within ±2^53, only the ends are sent. A job with the same key is not started a second
-        time. `reduce` has the names of numbers for `Job.reduced`: sum, mean, min, max, argmin, argmax and count.
+        time. `reduce` has the names of numbers for `Job.reduced`: sum, mean, min, max, argmin, argmax and count,
+        {"topk": K}, {"bottomk": K} and {"histogram": {"from": X, "to": Y, "bins": N}}.
         """
         if isinstance(arguments, range) and is_described(arguments):
             return self._submit(routine, document(arguments), key, reduce)
         return self._submit(routine, [[encode(value)] for value in arguments], key, reduce)
 
     def starmap(
-        self, routine: str, arguments: Iterable[Any] | Space, *, key: Optional[str] = None, reduce: Sequence[str] = ()
+        self, routine: str, arguments: Iterable[Any] | Space, *, key: Optional[str] = None, reduce: Sequence[Reduction] = ()
     ) -> Job:
         """Starts a job in which each tuple or list has positional arguments, and each dict named ones.
 
@@ -159,7 +162,7 @@ class Client:
         return Executor(self, **options)
 
     def _submit(
-        self, routine: str, arguments: Any, key: Optional[str] = None, reduce: Sequence[str] = ()
+        self, routine: str, arguments: Any, key: Optional[str] = None, reduce: Sequence[Reduction] = ()
     ) -> Job:
         headers = {"idempotency-key": key} if key else {}
         body = {"routine": routine, "arguments": arguments, **({"reduce": list(reduce)} if reduce else {})}

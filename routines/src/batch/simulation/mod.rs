@@ -27,7 +27,7 @@ use crate::{
     order::Order,
     package::Package,
     ranges::Ranges,
-    reduce::Reduction,
+    reduction::Reduction,
     runtime::Installed,
     space::Space,
     tally::Tally,

@@ -1,0 +1,234 @@
+//! Requested reductions: `"sum"`, `{"topk": 10}` or `{"histogram": {"from": 0, "to": 10, "bins": 20}}` in JSON; `sum`,
+//! `topk=10` or `histogram=0:10:20` on the command line.
+
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use utoipa::ToSchema;
+
+/// The forms of reductions.
+const JSON: &str = "a word such as \"sum\", {\"topk\": K}, {\"bottomk\": K} or {\"histogram\": {\"from\": X, \"to\": Y, \
+                    \"bins\": N}}";
+const OPTION: &str = "a word such as sum, topk=K, bottomk=K or histogram=FROM:TO:BINS";
+
+/// The maximum number of largest or smallest results.
+const K_MAX: u64 = 1_000;
+
+/// The maximum number of bins of a histogram.
+const BINS_MAX: u64 = 10_000;
+
+/// A number, or a few of them, that is computed from all results.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Reduction {
+    /// The exact sum, rounded once.
+    Sum,
+    /// The sum divided by the count.
+    Mean,
+    Min,
+    Max,
+    /// The first index of the minimum.
+    Argmin,
+    /// The first index of the maximum.
+    Argmax,
+    Count,
+    /// The largest results with their indices, 1 to 1,000, the largest first.
+    Topk(u64),
+    /// The smallest results with their indices, 1 to 1,000, the smallest first.
+    Bottomk(u64),
+    Histogram(Bins),
+}
+
+/// The equal intervals of a histogram. Each includes its lower end, and the last one its upper end, too.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Bins {
+    pub(crate) from: f64,
+    pub(crate) to: f64,
+    #[schema(minimum = 1, maximum = 10_000)]
+    pub(crate) bins: u64,
+}
+
+impl Reduction {
+    /// Returns the reductions in JSON.
+    ///
+    /// # Errors
+    /// The place and the remedy of the first invalid one.
+    pub(crate) fn parse_all(list: &[Value]) -> Result<Vec<Self>, String> {
+        let parsed = list.iter().enumerate().map(|(at, json)| {
+            Self::parse(json, JSON).map_err(|reason| format!("`reduce[{at}]` is invalid: {reason}"))
+        });
+        let parsed: Vec<Self> = parsed.collect::<Result<_, _>>()?;
+        Self::check_names(&parsed)?;
+        Ok(parsed)
+    }
+
+    /// Checks that the results have different names.
+    ///
+    /// # Errors
+    /// If a reduction is requested with two parameters.
+    pub(crate) fn check_names(list: &[Self]) -> Result<(), String> {
+        let is_other = |one: &Self, other: &Self| one != other && one.name() == other.name();
+        let twice = list.iter().enumerate().find(|(at, one)| list[..*at].iter().any(|it| is_other(it, one)));
+        twice.map_or(Ok(()), |(at, one)| {
+            Err(format!("`reduce[{at}]` repeats {} with another parameter: submit another job", one.name()))
+        })
+    }
+
+    fn parse(json: &Value, forms: &str) -> Result<Self, String> {
+        let parsed = Self::deserialize(json).map_err(|error| format!("{error}; write {forms}"))?;
+        match parsed {
+            Self::Topk(k) | Self::Bottomk(k) if !(1..=K_MAX).contains(&k) => {
+                Err(format!("{} is {k}: give 1 to {K_MAX}", parsed.name()))
+            }
+            Self::Histogram(Bins { bins, .. }) if !(1..=BINS_MAX).contains(&bins) => {
+                Err(format!("a histogram has {bins} bins: give 1 to {BINS_MAX}"))
+            }
+            Self::Histogram(Bins { from, to, .. }) if !(from < to && (to - from).is_finite()) => {
+                Err(format!(
+                    "a histogram starts at {from} and ends at {to}: give a larger end, less than 1e308 away"
+                ))
+            }
+            parsed => Ok(parsed),
+        }
+    }
+
+    /// Returns the name of the result.
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Self::Sum => "sum",
+            Self::Mean => "mean",
+            Self::Min => "min",
+            Self::Max => "max",
+            Self::Argmin => "argmin",
+            Self::Argmax => "argmax",
+            Self::Count => "count",
+            Self::Topk(_) => "topk",
+            Self::Bottomk(_) => "bottomk",
+            Self::Histogram(_) => "histogram",
+        }
+    }
+}
+
+impl FromStr for Reduction {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let number = |text: &str| {
+            serde_json::from_str::<Value>(text).map_err(|_| format!("{text:?} is no number; write {OPTION}"))
+        };
+        let json = match text.split_once('=') {
+            None => json!(text),
+            Some(("histogram", parameters)) => match parameters.split(':').collect::<Vec<_>>()[..] {
+                [from, to, bins] => {
+                    json!({ "histogram": { "from": number(from)?, "to": number(to)?, "bins": number(bins)? } })
+                }
+                _ => return Err(format!("write {OPTION}")),
+            },
+            Some((name, parameter)) => json!({ name: number(parameter)? }),
+        };
+        Self::parse(&json, OPTION)
+    }
+}
+
+impl Bins {
+    /// Returns the number of the bin of a result: the number of bins below the first one, one more above the last one,
+    /// and two more for NaN.
+    pub(crate) fn place(&self, result: f64) -> u64 {
+        if result.is_nan() {
+            return self.bins + 2;
+        }
+        if result < self.from {
+            return self.bins;
+        }
+        if result > self.to {
+            return self.bins + 1;
+        }
+        let edge = |bin: u64| self.from + (self.to - self.from) * (bin as f64 / self.bins as f64);
+        // The last bin that starts at most here. The first one does.
+        let (mut bin, mut end) = (0, self.bins);
+        while end - bin > 1 {
+            let middle = u64::midpoint(bin, end);
+            if edge(middle) <= result { bin = middle } else { end = middle }
+        }
+        bin
+    }
+
+    /// Returns the counts of a histogram, from those of each place that is not empty.
+    pub(crate) fn shown(&self, count: impl Fn(u64) -> u64) -> Value {
+        let Self { from, to, bins } = *self;
+        let counts: Vec<u64> = (0..bins).map(&count).collect();
+        let (under, over, nan) = (count(bins), count(bins + 1), count(bins + 2));
+        json!({ "from": from, "to": to, "counts": counts, "under": under, "over": over, "nan": nan })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reductions_have_one_form_in_json_and_one_on_the_command_line() {
+        let bins = Bins { from: -1.5, to: 10.0, bins: 20 };
+        for (json, text, expected) in [
+            (json!("argmin"), "argmin", Reduction::Argmin),
+            (json!({ "topk": 10 }), "topk=10", Reduction::Topk(10)),
+            (json!({ "bottomk": 1000 }), "bottomk=1000", Reduction::Bottomk(1000)),
+            (
+                json!({ "histogram": { "from": -1.5, "to": 10, "bins": 20 } }),
+                "histogram=-1.5:10:20",
+                Reduction::Histogram(bins),
+            ),
+        ] {
+            assert_eq!(Reduction::parse_all(&[json]), Ok(vec![expected]));
+            assert_eq!(text.parse(), Ok(expected));
+        }
+    }
+
+    #[test]
+    fn invalid_reductions_are_refused_with_place_and_remedy() {
+        for (json, part) in [
+            (json!("median"), "`argmin`"),
+            (json!("topk"), "{\"topk\": K}"),
+            (json!({ "sum": 1 }), "write a word"),
+            (json!({ "topk": 0 }), "give 1 to 1000"),
+            (json!({ "topk": 1.5 }), "write a word"),
+            (json!({ "bottomk": 1001 }), "bottomk is 1001"),
+            (json!({ "histogram": { "from": 0, "to": 1 } }), "`bins`"),
+            (json!({ "histogram": { "from": 0, "to": 1, "bins": 10_001 } }), "give 1 to 10000"),
+            (json!({ "histogram": { "from": 1, "to": 1, "bins": 5 } }), "larger end"),
+            (json!({ "histogram": { "from": -1e308, "to": 1e308, "bins": 5 } }), "1e308 away"),
+        ] {
+            let refused = Reduction::parse_all(&[json!("sum"), json.clone()]).unwrap_err();
+            assert!(refused.contains("`reduce[1]`") && refused.contains(part), "{json}: {refused}");
+        }
+        let twice = Reduction::parse_all(&[json!({ "topk": 1 }), json!("sum"), json!({ "topk": 2 })]);
+        assert!(twice.unwrap_err().contains("`reduce[2]` repeats topk"));
+        for text in ["topk=x", "topk", "topk=", "histogram=0:1", "histogram=0:1:2:3", "sum=1", "median"] {
+            let refused = text.parse::<Reduction>().unwrap_err();
+            assert!(refused.contains("write a word such as sum, topk=K"), "{text}: {refused}");
+        }
+    }
+
+    #[test]
+    fn bins_contain_their_lower_edges_and_the_last_one_its_upper_edge() {
+        let bins = Bins { from: 0.0, to: 1.0, bins: 10 };
+        for (result, place) in [
+            (0.0, 0),
+            (-0.0, 0),
+            (0.099_999, 0),
+            (0.1, 1),
+            (0.3, 3),
+            (0.7, 7),
+            (1.0, 9),
+            (-1e-300, 10),
+            (f64::NEG_INFINITY, 10),
+            (1.0 + f64::EPSILON, 11),
+            (f64::INFINITY, 11),
+            (f64::NAN, 12),
+        ] {
+            assert_eq!(bins.place(result), place, "{result}");
+        }
+    }
+}
