@@ -282,3 +282,9 @@ mod tests {
         }
     }
 }
+        #[test]
+        fn result_is_the_double_that_its_routine_has_returned(result in any::<f64>().prop_filter("finite", |it| it.is_finite())) {
+            // The shortest text that stands for this double, as Python writes it.
+            prop_assert_eq!(number_of(&format!("{result:?}")).unwrap().to_bits(), result.to_bits());
+        }
+
