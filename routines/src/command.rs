@@ -35,10 +35,11 @@ use crate::{
     batch::{self, Batch},
     conform::{Conform, conform},
     gateway::BODY_BYTES_MAX,
+    groups::Selector,
     mesh::{self, Direct},
     order::Work,
     package::Package,
-    reduction::Reduction,
+    reduction::{Reduce, Reduction},
     resource::Resource,
     search::{self, Foreign},
     space::{self, Space},
@@ -164,6 +165,10 @@ struct Map {
     /// argmax, count, topk=K, bottomk=K and histogram=FROM:TO:BINS; several are separated by commas.
     #[arg(long, value_name = "NUMBER", value_delimiter = ',')]
     reduce: Vec<Reduction>,
+    /// Print these numbers for each group of calls with the same values of an argument, a name or a position such as 0, as
+    /// one line of JSON; several are separated by commas.
+    #[arg(long, value_name = "ARGUMENT", value_delimiter = ',', requires = "reduce")]
+    by: Vec<Selector>,
     /// Print one JSON object with the job and all outcomes.
     #[arg(long)]
     json: bool,
@@ -304,7 +309,7 @@ fn call(arguments: &Call) -> Result<ExitCode, Failure> {
     let argument = parse(&arguments.argument)?;
     let space = Space::List(vec![argument.get().to_owned()]);
     let mut outcome = String::new();
-    let work = Work::Calls { space, reduce: Vec::new() };
+    let work = Work::Calls { space, reduce: Reduce::default() };
     let ran = arguments.access.outcomes(&arguments.routine, work, |_, json| {
         json.clone_into(&mut outcome);
         Ok(())
@@ -342,8 +347,8 @@ fn map(arguments: &Map) -> Result<ExitCode, Failure> {
         (None, Some(file)) => space::parse(&read(file)?),
         (None, None) => Err("give --range or --arguments".to_owned()),
     };
-    Reduction::check_names(&arguments.reduce).map_err(Failure::usage)?;
-    let work = Work::Calls { space: space.map_err(Failure::usage)?, reduce: arguments.reduce.clone() };
+    let reduce = Reduce::new(arguments.reduce.clone(), arguments.by.clone()).map_err(Failure::usage)?;
+    let work = Work::Calls { space: space.map_err(Failure::usage)?, reduce };
     let mut is_first = true;
     let ran = arguments.access.outcomes(&arguments.routine, work, |ran, json| {
         if !arguments.json {
@@ -355,12 +360,14 @@ fn map(arguments: &Map) -> Result<ExitCode, Failure> {
         }
         Ok(())
     })?;
-    match (&ran.reduced, arguments.json) {
-        (Some(reduced), false) => print(&format!("{reduced}\n")),
-        (Some(reduced), true) => print(&format!("{},\"reduced\":{reduced}}}\n", ran.head())),
-        (None, true) if is_first => print(&format!("{},\"results\":[]}}\n", ran.head())),
-        (None, true) => print("]}\n"),
-        (None, false) => {}
+    match (&ran.reduced, &ran.groups, arguments.json) {
+        (Some(reduced), _, false) => print(&format!("{reduced}\n")),
+        (Some(reduced), _, true) => print(&format!("{},\"reduced\":{reduced}}}\n", ran.head())),
+        (None, Some(groups), false) => groups.iter().for_each(|group| print(&format!("{group}\n"))),
+        (None, Some(groups), true) => print(&format!("{},\"groups\":{}}}\n", ran.head(), json!(groups))),
+        (None, None, true) if is_first => print(&format!("{},\"results\":[]}}\n", ran.head())),
+        (None, None, true) => print("]}\n"),
+        (None, None, false) => {}
     }
     if ran.failed > 0 {
         tell(format_args!("error: {} calls of job {} have failed", ran.failed, ran.job));

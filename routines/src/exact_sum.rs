@@ -246,7 +246,9 @@ mod tests {
         #[test]
         fn encoded_sum_round_trips(summands in vec(any::<f64>(), 0..5)) {
             let mut exact = ExactSum::default();
-            summands.iter().for_each(|summand| exact.add(*summand));
+            for summand in summands {
+                exact.add(summand);
+            }
             prop_assert_eq!(decoded(&encoded(&exact)), Some(exact));
         }
     }

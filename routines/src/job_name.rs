@@ -50,11 +50,16 @@ pub(crate) fn key_of(key: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{order::Work, reduction::Reduction, space::Space};
+    use crate::{
+        groups::Selector,
+        order::Work,
+        reduction::{Reduce, Reduction},
+        space::Space,
+    };
 
     #[test]
     fn job_name_contains_what_gateways_need() {
-        let calls = |from, to| Work::Calls { space: Space::Range { from, to }, reduce: Vec::new() };
+        let calls = |from, to| Work::Calls { space: Space::Range { from, to }, reduce: Reduce::default() };
         let named =
             |work: &Work, routine: &str| job_name(&key_of("mine"), work.calls(), &work.digest(), routine);
         let work = calls(3, 10);
@@ -66,11 +71,15 @@ mod tests {
         assert_ne!(key_of("mine"), key_of("yours"));
         assert!(parsed.is_of("pi", "pi@2", &work.digest()) && parsed.is_of("pi@1", "pi@1", &work.digest()));
         assert!(!parsed.is_of("pi@2", "pi@2", &work.digest()));
-        let reduced = Work::Calls { space: Space::Range { from: 3, to: 10 }, reduce: vec![Reduction::Sum] };
+        let reduced = |by| {
+            let reduce = Reduce { numbers: vec![Reduction::Sum], by };
+            Work::Calls { space: Space::Range { from: 3, to: 10 }, reduce }
+        };
         // As many calls with other arguments, and the same calls with another result.
-        for other in [calls(4, 11), reduced] {
+        for other in [calls(4, 11), reduced(Vec::new())] {
             assert!(!parsed.is_of("pi", "pi@1", &other.digest()), "{other:?}");
         }
+        assert_ne!(reduced(Vec::new()).digest(), reduced(vec![Selector::Position(0)]).digest());
         for wrong in ["", "pi@1", "pi@1 key 7", "a night's work", &format!("{name} more")] {
             assert!(Name::parse(wrong).is_none(), "{wrong}");
         }

@@ -53,6 +53,7 @@ mod call;
 mod host;
 mod space;
 mod exact_sum;
+mod groups;
 mod reduction;
 mod reduce;
 mod order;

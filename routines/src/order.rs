@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{reduction::Reduction, space::Space};
+use crate::{reduction::Reduce, space::Space};
 
 /// The calls of a job.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -13,7 +13,7 @@ pub(crate) struct Order {
     pub(crate) key: String,
     pub(crate) space: Space,
     /// The numbers that are computed from the results.
-    pub(crate) reduce: Vec<Reduction>,
+    pub(crate) reduce: Reduce,
 }
 
 /// The requested work of a job.
@@ -21,7 +21,7 @@ pub(crate) struct Order {
 pub(crate) enum Work {
     Calls {
         space: Space,
-        reduce: Vec<Reduction>,
+        reduce: Reduce,
     },
     /// A search with this argument.
     Search(String),
@@ -33,7 +33,9 @@ impl Work {
         match self {
             Self::Calls { space, reduce } if reduce.is_empty() => space.digest(),
             Self::Calls { space, reduce } => {
-                Space::List(vec![space.digest(), format!("{reduce:?}")]).digest()
+                let Reduce { numbers, by } = reduce;
+                let by = if by.is_empty() { String::new() } else { format!(" by {by:?}") };
+                Space::List(vec![space.digest(), format!("{numbers:?}{by}")]).digest()
             }
             // The word is no JSON, so it differs from an argument.
             Self::Search(argument) => Space::List(vec!["search".to_owned(), argument.clone()]).digest(),

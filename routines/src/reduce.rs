@@ -9,7 +9,8 @@ use taskwork::Output;
 
 use crate::{
     exact_sum::ExactSum,
-    reduction::{Bins, Reduction},
+    groups::{self, Key},
+    reduction::{Histogram, Reduce, Reduction},
     wire::{CallError, ErrorKind},
 };
 
@@ -19,9 +20,9 @@ type Indexed = (f64, u64);
 /// The reduced results of calls. Merged with others, in any order, it is that of the results of all.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Reduced {
-    /// The requested numbers.
-    wanted: Vec<Reduction>,
-    numbers: Numbers,
+    wanted: Reduce,
+    /// The numbers of each group; without groups, those with the empty key.
+    groups: BTreeMap<Key, Numbers>,
 }
 
 /// The numbers from which the requested ones are computed; others are those of no results.
@@ -32,23 +33,42 @@ struct Numbers {
     /// The smallest and the largest results, the extreme ones first. NaN is none of them.
     least: Vec<Indexed>,
     greatest: Vec<Indexed>,
-    /// The counts of a histogram, of each [place](Bins::place) that is not empty.
+    /// The counts of a histogram, of each [place](Histogram::place) that is not empty.
     bins: BTreeMap<u64, u64>,
 }
 
 impl Reduced {
     /// Returns the numbers of no results.
-    pub(crate) fn new(wanted: &[Reduction]) -> Self {
-        Self { wanted: wanted.to_vec(), ..Self::default() }
+    pub(crate) fn new(wanted: &Reduce) -> Self {
+        Self { wanted: wanted.clone(), ..Self::default() }
     }
 
-    pub(crate) fn add(&mut self, index: u64, result: f64) {
-        self.numbers.add(&self.wanted, index, result);
+    pub(crate) fn add(&mut self, key: &Key, index: u64, result: f64) {
+        let numbers = match self.groups.get_mut(key) {
+            Some(numbers) => numbers,
+            None => self.groups.entry(key.clone()).or_default(),
+        };
+        numbers.add(&self.wanted.numbers, index, result);
     }
 
-    /// Returns the requested numbers by their names. Without results, there is no mean and no extreme.
-    pub(crate) fn shown(&self) -> Value {
-        Value::Object(self.numbers.shown(&self.wanted))
+    /// Returns the requested numbers of all results by their names; `None` if they are grouped. Without results, there is
+    /// no mean and no extreme.
+    pub(crate) fn shown(&self) -> Option<Value> {
+        let of_none = Numbers::default();
+        let numbers = self.groups.get(&Key::new()).unwrap_or(&of_none);
+        self.wanted.by.is_empty().then(|| Value::Object(numbers.shown(&self.wanted.numbers)))
+    }
+
+    /// Returns the requested numbers of each group that has results, with its key in `by`, sorted by key; `None` without
+    /// groups.
+    pub(crate) fn shown_groups(&self) -> Option<Vec<Value>> {
+        let Reduce { numbers: wanted, by } = &self.wanted;
+        let shown = self.groups.iter().map(|(key, numbers)| {
+            let mut shown = numbers.shown(wanted);
+            shown.insert("by".to_owned(), groups::shown(by, key));
+            Value::Object(shown)
+        });
+        (!by.is_empty()).then(|| shown.collect())
     }
 }
 
@@ -57,7 +77,9 @@ impl Output for Reduced {
         if self.wanted.is_empty() {
             self.wanted = other.wanted;
         }
-        self.numbers.merge(&self.wanted, other.numbers);
+        for (key, numbers) in other.groups {
+            self.groups.entry(key).or_default().merge(&self.wanted.numbers, numbers);
+        }
     }
 }
 
@@ -136,7 +158,7 @@ impl Numbers {
 }
 
 /// Returns the bins of the histogram, if one is requested.
-fn bins(wanted: &[Reduction]) -> Option<&Bins> {
+fn bins(wanted: &[Reduction]) -> Option<&Histogram> {
     wanted.iter().find_map(|wanted| match wanted {
         Reduction::Histogram(bins) => Some(bins),
         _ => None,
@@ -194,6 +216,7 @@ mod tests {
     use proptest::{collection::vec, prelude::*};
 
     use super::*;
+    use crate::groups::{GROUPS_MAX, Scalar, Selector};
 
     const ALL: [Reduction; 10] = [
         Reduction::Sum,
@@ -205,20 +228,33 @@ mod tests {
         Reduction::Count,
         Reduction::Topk(3),
         Reduction::Bottomk(2),
-        Reduction::Histogram(Bins { from: -2.0, to: 4.0, bins: 3 }),
+        Reduction::Histogram(Histogram { from: -2.0, to: 4.0, bins: 3 }),
     ];
 
+    fn all() -> Reduce {
+        Reduce { numbers: ALL.to_vec(), by: Vec::new() }
+    }
+
     fn reduced(results: &[(u64, f64)]) -> Reduced {
-        let mut reduced = Reduced::new(&ALL);
+        let mut reduced = Reduced::new(&all());
         for (index, result) in results {
-            reduced.add(*index, *result);
+            reduced.add(&Key::new(), *index, *result);
+        }
+        reduced
+    }
+
+    /// Reduces results in two groups.
+    fn grouped(results: &[(u64, f64)]) -> Reduced {
+        let mut reduced = Reduced::new(&Reduce { by: vec![Selector::Position(0)], ..all() });
+        for (index, result) in results {
+            reduced.add(&vec![Scalar::Bool(index % 3 == 0)], *index, *result);
         }
         reduced
     }
 
     #[test]
     fn reductions_of_known_results() {
-        let shown = reduced(&[(2, -1.5), (0, 4.0), (7, 4.0), (5, -1.5)]).shown();
+        let shown = reduced(&[(2, -1.5), (0, 4.0), (7, 4.0), (5, -1.5)]).shown().unwrap();
         let expected = json!({
             "sum": 5.0, "mean": 1.25, "min": -1.5, "max": 4.0, "argmin": 2, "argmax": 0, "count": 4,
             "topk": [{ "index": 0, "value": 4.0 }, { "index": 7, "value": 4.0 }, { "index": 2, "value": -1.5 }],
@@ -231,8 +267,8 @@ mod tests {
             "topk": [], "bottomk": [],
             "histogram": { "from": -2.0, "to": 4.0, "counts": [0, 0, 0], "under": 0, "over": 0, "nan": 0 },
         });
-        assert_eq!(reduced(&[]).shown(), none);
-        let shown = reduced(&[(0, f64::NAN), (1, f64::NEG_INFINITY)]).shown();
+        assert_eq!(reduced(&[]).shown(), Some(none));
+        let shown = reduced(&[(0, f64::NAN), (1, f64::NEG_INFINITY)]).shown().unwrap();
         assert_eq!((&shown["sum"], &shown["min"]), (&json!({ "$f": "nan" }), &json!({ "$f": "-inf" })));
         assert_eq!(
             (&shown["argmax"], &shown["histogram"]["nan"], &shown["histogram"]["under"]),
@@ -261,7 +297,25 @@ mod tests {
         }
     }
 
+    #[test]
+    fn output_with_most_groups_is_bounded() {
+        let words = vec![Reduction::Mean, Reduction::Min, Reduction::Argmax, Reduction::Count];
+        let mut reduced = Reduced::new(&Reduce { numbers: words, by: vec![Selector::Position(0)] });
+        for index in 0..5 * GROUPS_MAX {
+            let group = i64::try_from(index % GROUPS_MAX).unwrap();
+            reduced.add(&vec![Scalar::Number(group << 40)], index, index as f64 * -0.1);
+        }
+        let encoded = bincode::serde::encode_to_vec(&reduced, bincode::config::standard()).unwrap();
+        assert!(encoded.len() < 100 * usize::try_from(GROUPS_MAX).unwrap(), "{} bytes", encoded.len());
+    }
+
     proptest! {
+        #[test]
+        fn result_is_the_double_that_its_routine_has_returned(result in any::<f64>().prop_filter("finite", |it| it.is_finite())) {
+            // The shortest text that stands for this double, as Python writes it.
+            prop_assert_eq!(number_of(&format!("{result:?}")).unwrap().to_bits(), result.to_bits());
+        }
+
         #[test]
         fn reduction_is_independent_of_order_and_grouping(
             (results, cuts) in vec(any::<f64>(), 0..40)
@@ -273,18 +327,15 @@ mod tests {
             sorted.sort_by_key(|(index, _)| *index);
             let mut cuts = [&[0, results.len()], &cuts[..]].concat();
             cuts.sort_unstable();
-            let parts: Vec<Reduced> = cuts.windows(2).map(|cut| reduced(&results[cut[0]..cut[1]])).collect();
             let merge = |mut one: Reduced, other: &Reduced| { one.merge(other.clone()); one };
-            let forward = parts.iter().fold(Reduced::new(&ALL), merge);
-            let backward = parts.iter().rev().fold(Reduced::new(&ALL), merge);
-            prop_assert_eq!(forward.shown().to_string(), reduced(&sorted).shown().to_string());
-            prop_assert_eq!(backward.shown().to_string(), reduced(&sorted).shown().to_string());
+            let shown = |reduced: &Reduced| format!("{:?} {:?}", reduced.shown(), reduced.shown_groups());
+            for reduce in [reduced, grouped] {
+                let parts: Vec<Reduced> = cuts.windows(2).map(|cut| reduce(&results[cut[0]..cut[1]])).collect();
+                let forward = parts.iter().fold(reduce(&[]), merge);
+                let backward = parts.iter().rev().fold(Reduced::default(), merge);
+                prop_assert_eq!(shown(&forward), shown(&reduce(&sorted)));
+                prop_assert_eq!(shown(&backward), shown(&reduce(&sorted)));
+            }
         }
     }
 }
-        #[test]
-        fn result_is_the_double_that_its_routine_has_returned(result in any::<f64>().prop_filter("finite", |it| it.is_finite())) {
-            // The shortest text that stands for this double, as Python writes it.
-            prop_assert_eq!(number_of(&format!("{result:?}")).unwrap().to_bits(), result.to_bits());
-        }
-

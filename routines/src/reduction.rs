@@ -7,6 +7,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use utoipa::ToSchema;
 
+use crate::{
+    groups::{self, GROUPS_MAX, Selector},
+    space::Space,
+};
+
 /// The forms of reductions.
 const JSON: &str = "a word such as \"sum\", {\"topk\": K}, {\"bottomk\": K} or {\"histogram\": {\"from\": X, \"to\": Y, \
                     \"bins\": N}}";
@@ -17,6 +22,9 @@ const K_MAX: u64 = 1_000;
 
 /// The maximum number of bins of a histogram.
 const BINS_MAX: u64 = 10_000;
+
+/// The maximum number of numbers and values of all groups, of which the output of each task has as many.
+const NUMBERS_MAX: u64 = 100_000;
 
 /// A number, or a few of them, that is computed from all results.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -37,17 +45,60 @@ pub(crate) enum Reduction {
     Topk(u64),
     /// The smallest results with their indices, 1 to 1,000, the smallest first.
     Bottomk(u64),
-    Histogram(Bins),
+    Histogram(Histogram),
 }
 
 /// The equal intervals of a histogram. Each includes its lower end, and the last one its upper end, too.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Bins {
+pub(crate) struct Histogram {
     pub(crate) from: f64,
     pub(crate) to: f64,
     #[schema(minimum = 1, maximum = 10_000)]
     pub(crate) bins: u64,
+}
+
+/// The requested reductions: of all results, or of each group.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Reduce {
+    pub(crate) numbers: Vec<Reduction>,
+    /// The arguments with equal values in a group.
+    pub(crate) by: Vec<Selector>,
+}
+
+impl Reduce {
+    /// # Errors
+    /// The reason for which they are refused together.
+    pub(crate) fn new(numbers: Vec<Reduction>, by: Vec<Selector>) -> Result<Self, String> {
+        Reduction::check_names(&numbers)?;
+        Selector::check_all(&by)?;
+        if numbers.is_empty() && !by.is_empty() {
+            return Err(
+                "`by` groups the numbers of `reduce`, which are missing: give both, or none".to_owned()
+            );
+        }
+        Ok(Self { numbers, by })
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.numbers.is_empty()
+    }
+
+    /// Checks the arguments of a job.
+    ///
+    /// # Errors
+    /// If a call has no key, or there are too many groups.
+    pub(crate) fn check(&self, space: &Space) -> Result<(), String> {
+        let of_group: u64 = self.numbers.iter().map(Reduction::len).sum::<u64>() + self.by.len() as u64;
+        let most = GROUPS_MAX.min(NUMBERS_MAX / of_group.max(1));
+        if self.by.is_empty() || groups::count(space, &self.by, most)? <= most {
+            return Ok(());
+        }
+        Err(format!(
+            "`by` makes more than {most} groups of {of_group} values and numbers; a job has at most {GROUPS_MAX} groups and \
+             {NUMBERS_MAX} such numbers: choose arguments with fewer values, or smaller reductions"
+        ))
+    }
 }
 
 impl Reduction {
@@ -59,16 +110,14 @@ impl Reduction {
         let parsed = list.iter().enumerate().map(|(at, json)| {
             Self::parse(json, JSON).map_err(|reason| format!("`reduce[{at}]` is invalid: {reason}"))
         });
-        let parsed: Vec<Self> = parsed.collect::<Result<_, _>>()?;
-        Self::check_names(&parsed)?;
-        Ok(parsed)
+        parsed.collect()
     }
 
     /// Checks that the results have different names.
     ///
     /// # Errors
     /// If a reduction is requested with two parameters.
-    pub(crate) fn check_names(list: &[Self]) -> Result<(), String> {
+    fn check_names(list: &[Self]) -> Result<(), String> {
         let is_other = |one: &Self, other: &Self| one != other && one.name() == other.name();
         let twice = list.iter().enumerate().find(|(at, one)| list[..*at].iter().any(|it| is_other(it, one)));
         twice.map_or(Ok(()), |(at, one)| {
@@ -82,15 +131,24 @@ impl Reduction {
             Self::Topk(k) | Self::Bottomk(k) if !(1..=K_MAX).contains(&k) => {
                 Err(format!("{} is {k}: give 1 to {K_MAX}", parsed.name()))
             }
-            Self::Histogram(Bins { bins, .. }) if !(1..=BINS_MAX).contains(&bins) => {
+            Self::Histogram(Histogram { bins, .. }) if !(1..=BINS_MAX).contains(&bins) => {
                 Err(format!("a histogram has {bins} bins: give 1 to {BINS_MAX}"))
             }
-            Self::Histogram(Bins { from, to, .. }) if !(from < to && (to - from).is_finite()) => {
+            Self::Histogram(Histogram { from, to, .. }) if !(from < to && (to - from).is_finite()) => {
                 Err(format!(
                     "a histogram starts at {from} and ends at {to}: give a larger end, less than 1e308 away"
                 ))
             }
             parsed => Ok(parsed),
+        }
+    }
+
+    /// Returns the maximum number of its numbers.
+    fn len(&self) -> u64 {
+        match self {
+            Self::Topk(k) | Self::Bottomk(k) => *k,
+            Self::Histogram(bins) => bins.bins,
+            _ => 1,
         }
     }
 
@@ -132,7 +190,7 @@ impl FromStr for Reduction {
     }
 }
 
-impl Bins {
+impl Histogram {
     /// Returns the number of the bin of a result: the number of bins below the first one, one more above the last one,
     /// and two more for NaN.
     pub(crate) fn place(&self, result: f64) -> u64 {
@@ -170,7 +228,7 @@ mod tests {
 
     #[test]
     fn reductions_have_one_form_in_json_and_one_on_the_command_line() {
-        let bins = Bins { from: -1.5, to: 10.0, bins: 20 };
+        let bins = Histogram { from: -1.5, to: 10.0, bins: 20 };
         for (json, text, expected) in [
             (json!("argmin"), "argmin", Reduction::Argmin),
             (json!({ "topk": 10 }), "topk=10", Reduction::Topk(10)),
@@ -203,8 +261,8 @@ mod tests {
             let refused = Reduction::parse_all(&[json!("sum"), json.clone()]).unwrap_err();
             assert!(refused.contains("`reduce[1]`") && refused.contains(part), "{json}: {refused}");
         }
-        let twice = Reduction::parse_all(&[json!({ "topk": 1 }), json!("sum"), json!({ "topk": 2 })]);
-        assert!(twice.unwrap_err().contains("`reduce[2]` repeats topk"));
+        let twice = vec![Reduction::Topk(1), Reduction::Sum, Reduction::Topk(2)];
+        assert!(Reduce::new(twice, Vec::new()).unwrap_err().contains("`reduce[2]` repeats topk"));
         for text in ["topk=x", "topk", "topk=", "histogram=0:1", "histogram=0:1:2:3", "sum=1", "median"] {
             let refused = text.parse::<Reduction>().unwrap_err();
             assert!(refused.contains("write a word such as sum, topk=K"), "{text}: {refused}");
@@ -213,7 +271,7 @@ mod tests {
 
     #[test]
     fn bins_contain_their_lower_edges_and_the_last_one_its_upper_edge() {
-        let bins = Bins { from: 0.0, to: 1.0, bins: 10 };
+        let bins = Histogram { from: 0.0, to: 1.0, bins: 10 };
         for (result, place) in [
             (0.0, 0),
             (-0.0, 0),
@@ -230,5 +288,20 @@ mod tests {
         ] {
             assert_eq!(bins.place(result), place, "{result}");
         }
+    }
+
+    #[test]
+    fn number_of_groups_is_limited_by_their_sizes() {
+        let check = |numbers: &[Reduction], groups: i64| {
+            let reduce = Reduce::new(numbers.to_vec(), vec![Selector::Position(0)]).unwrap();
+            reduce.check(&Space::Range { from: 0, to: groups })
+        };
+        let words = [Reduction::Mean, Reduction::Min, Reduction::Argmax, Reduction::Count];
+        assert_eq!(check(&words, 10_000), Ok(()));
+        assert!(check(&words, 10_001).unwrap_err().contains("more than 10000 groups of 5 values"));
+        assert_eq!(check(&[Reduction::Topk(99)], 1_000), Ok(()));
+        assert!(check(&[Reduction::Topk(99)], 1_001).unwrap_err().contains("more than 1000 groups"));
+        let alone = Reduce::new(Vec::new(), vec![Selector::Position(0)]);
+        assert!(alone.unwrap_err().contains("`reduce`"));
     }
 }

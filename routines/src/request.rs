@@ -3,7 +3,13 @@
 use serde::Deserialize;
 use serde_json::{Value, value::RawValue};
 
-use crate::{order::Work, reduction::Reduction, space, wire::check_value};
+use crate::{
+    groups::Selector,
+    order::Work,
+    reduction::{Reduce, Reduction},
+    space,
+    wire::check_value,
+};
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -15,6 +21,8 @@ pub(crate) struct JobRequest {
     /// The numbers to compute from the results.
     #[serde(default)]
     reduce: Vec<Value>,
+    /// The calls with equal values of these arguments are a group, for which the numbers are computed.
+    by: Option<Value>,
     /// The argument of a search.
     argument: Option<Box<RawValue>>,
 }
@@ -29,11 +37,12 @@ impl JobRequest {
     /// # Errors
     /// The reason for which it is refused.
     pub(crate) fn parse(json: &[u8]) -> Result<(String, Work), String> {
-        let Self { routine, arguments, argument, reduce } =
+        let Self { routine, arguments, argument, reduce, by } =
             serde_json::from_slice(json).map_err(|error| {
                 format!("the body is not {{\"routine\": \"NAME@VERSION\", \"arguments\": [...]}}: {error}")
             })?;
-        let reduce = Reduction::parse_all(&reduce)?;
+        let by = by.map_or(Ok(Vec::new()), |by| Selector::parse_all(&by))?;
+        let reduce = Reduce::new(Reduction::parse_all(&reduce)?, by)?;
         let work = match (arguments, argument) {
             (Some(arguments), None) => Work::Calls { space: space::parse(&arguments)?, reduce },
             (None, Some(_)) if !reduce.is_empty() => {

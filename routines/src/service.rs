@@ -19,7 +19,7 @@ use thiserror::Error;
 use tokio::{task::JoinError, time::sleep};
 use utoipa::ToSchema;
 
-use self::arguments::{check_kind, checked, wrong_kind};
+use self::arguments::{check_kind, checked, checked_groups, wrong_kind};
 use crate::{
     NAME,
     batch::Batch,
@@ -28,6 +28,8 @@ use crate::{
     mesh::{self, Ended, Spec},
     order::{Order, Work},
     package::Package,
+    reduce::Reduced,
+    reduction::Reduce,
     resource::{ResourceError, has_references},
     runtime::{Installed, Packages},
     search::{Best, Foreign, result_of},
@@ -104,6 +106,9 @@ pub(crate) struct Status {
     /// The numbers that `reduce` has requested, by their names; numbers that are not finite have the form of values.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) reduced: Option<serde_json::Value>,
+    /// The numbers of each group that `by` has requested, with its arguments in `by`, sorted by them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) groups: Option<Vec<serde_json::Value>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) reason: Option<String>,
 }
@@ -153,10 +158,11 @@ impl Service {
         if let Work::Calls { space, .. } = &work {
             space.check_len().map_err(ServiceError::Invalid)?;
         }
+        let work = checked_groups(work).await?;
         let title = job_name(&of_job, work.calls(), &arguments, &name);
         let (space, reduce) = match work {
             Work::Calls { space, reduce } => (space, reduce),
-            Work::Search(argument) => (Space::List(vec![argument]), Vec::new()),
+            Work::Search(argument) => (Space::List(vec![argument]), Reduce::default()),
         };
         let space = checked(&installed, space, Parameters::check_space).await?;
         let space = self.referred(space, kind).await?;
@@ -285,6 +291,7 @@ impl Service {
         let state = word(details.stage);
         let has_tally = name.calls.is_some() && (state == SUCCESSFUL || state == INCOMPLETE);
         let tally = if has_tally { Some(self.tally(id).await?) } else { None };
+        let reduced = tally.as_ref().and_then(|tally| tally.reduced.as_deref());
         let reported = name.calls.map(|calls| details.sums().0.worked.min(calls));
         Ok(Status {
             job: id.to_string(),
@@ -292,7 +299,8 @@ impl Service {
             state,
             calls: name.calls,
             ended: tally.as_ref().map(|tally| tally.ended).or(reported),
-            reduced: tally.as_ref().and_then(|tally| Some(tally.reduced.as_ref()?.shown())),
+            reduced: reduced.and_then(Reduced::shown),
+            groups: reduced.and_then(Reduced::shown_groups),
             tally: tally.as_ref().map(Tally::counted),
             reason: record.reason.clone().or(details.missing),
         })

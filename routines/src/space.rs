@@ -19,7 +19,7 @@ use serde::{
 };
 use serde_json::value::RawValue;
 
-use crate::wire::check_nested;
+use crate::{groups::Selector, wire::check_nested};
 
 /// The maximum number of points, also of a part of a space.
 const POINTS_MAX: u64 = 1_000_000_000_000_000_000;
@@ -249,6 +249,15 @@ impl Axes {
         }
         json.push(close);
         Some(())
+    }
+
+    /// Returns an axis by its name or position.
+    pub(crate) fn axis(&self, by: &Selector) -> Option<&Space> {
+        let at = match by {
+            Selector::Name(name) => self.names.iter().position(|its| its == name)?,
+            Selector::Position(at) => usize::try_from(*at).ok().filter(|_| self.names.is_empty())?,
+        };
+        self.spaces.get(at)
     }
 
     fn path(&self, path: &str, at: usize) -> String {

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use taskwork::Output;
 use utoipa::ToSchema;
 
-use crate::{reduce::Reduced, wire::ErrorKind};
+use crate::{reduce::Reduced, reduction::Reduce, wire::ErrorKind};
 
 /// The calls that have ended. Each counts once, after its result is durable.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -39,6 +39,12 @@ impl Output for Tally {
 }
 
 impl Tally {
+    /// Returns the tally of no calls.
+    pub(crate) fn of(reduce: &Reduce) -> Self {
+        let reduced = (!reduce.is_empty()).then(|| Box::new(Reduced::new(reduce)));
+        Self { reduced, ..Self::default() }
+    }
+
     pub(crate) fn count(&mut self, failed: Option<ErrorKind>) {
         self.ended += 1;
         if let Some(kind) = failed {
@@ -56,13 +62,21 @@ mod tests {
     use proptest::{collection::vec, prelude::*};
 
     use super::*;
+    use crate::{
+        groups::{Scalar, Selector},
+        reduction::Reduction,
+    };
 
     fn tally() -> impl Strategy<Value = Tally> {
         let kind = prop_oneof![Just(None), Just(Some(ErrorKind::User)), Just(Some(ErrorKind::Crash))];
-        vec(kind, 0..9).prop_map(|calls| {
-            let mut tally = Tally::default();
-            for failed in calls {
+        vec((kind, any::<i8>(), any::<bool>()), 0..9).prop_map(|calls| {
+            let numbers = vec![Reduction::Mean, Reduction::Argmin, Reduction::Count];
+            let mut tally = Tally::of(&Reduce { numbers, by: vec![Selector::Position(0)] });
+            for (failed, result, group) in calls {
                 tally.count(failed);
+                if let (None, Some(reduced)) = (failed, &mut tally.reduced) {
+                    reduced.add(&vec![Scalar::Bool(group)], 0, f64::from(result) / 10.0);
+                }
             }
             tally
         })

@@ -321,6 +321,12 @@ with routines.here("--workers", "2") as r:
     reduced = r.map("area@1.0", [-9.0, 0.5, -1, float("nan"), 1, 0.5], reduce=few).reduced()
     assert reduced["topk"] == [{"index": 4, "value": 1}, {"index": 1, "value": 0.5}], reduced
     assert [one["index"] for one in reduced["bottomk"]] == [0, 2, 1]
+    grid = routines.product(x=[2, 1], y=[10.0, 20.0], scale=range(3))
+    groups = r.starmap("area@1.0", grid, reduce=["mean", {"topk": 1}], by=["x", "y"]).groups()
+    assert groups == [
+        {"by": {"x": x, "y": y}, "mean": x * y, "topk": [{"index": at + 2, "value": 2 * x * y}]}
+        for x, y, at in [(1, 10, 6), (1, 20, 9), (2, 10, 0), (2, 20, 3)]
+    ], groups
     assert reduced["histogram"] == {"from": -1, "to": 1, "counts": [1, 3], "under": 1, "over": 0, "nan": 1}
     assert r.map("area@1.0", [], reduce=["sum", "min"]).reduced() == {"sum": 0.0, "min": None}
     failed = r.map("square@1.0", [1, -1], reduce=["sum"])
@@ -333,10 +339,12 @@ with routines.here("--workers", "2") as r:
     assert failed.status()["reduced"] == {"sum": 1.0}
     for arguments, part in [(routines.zipped([1], [1, 2]), "`arguments.zip[0]` has 1 points"),
                             (routines.product(range(10**9), range(10**9)), "at most 1000000000 calls"),
+                            ([[1, [2]]], "argument 0: 1 is a list"),
+                            (routines.zipped([0] * 10_001, range(10_001)), "more than 10000 groups"),
                             (routines.lines(routines.Resource("image")), "no text in UTF-8"),
                             (routines.lines(routines.Resource("none")), "no resource none")]:
         try:
-            r.starmap("area@1.0", arguments)
+            r.starmap("area@1.0", arguments, reduce=["sum"], by=1)
         except routines.RequestError as error:
             assert part in str(error), error
         else:
@@ -360,6 +368,15 @@ fn map_prints_reductions_of_a_space() {
     let expected = "{\"argmax\":7,\"sum\":18.0,\"topk\":[{\"index\":7,\"value\":6.0}]}\n";
     assert_eq!((reduced.code, &*reduced.out), (0, expected), "{}", reduced.err);
     assert_eq!(place.json(&[&map[..], &["--reduce", "mean"]].concat())["reduced"], json!({ "mean": 2.25 }));
+    let groups = place.run(&[&map[..], &["--reduce", "sum,count", "--by", "y"]].concat());
+    let expected =
+        "{\"by\":{\"y\":1},\"count\":4,\"sum\":6.0}\n{\"by\":{\"y\":2},\"count\":4,\"sum\":12.0}\n";
+    assert_eq!((groups.code, &*groups.out), (0, expected), "{}", groups.err);
+    let groups = place.json(&["map", "square@1.0", "--range", "3..5", "--reduce", "max", "--by", "0"]);
+    assert_eq!(
+        groups["groups"],
+        json!([{ "by": { "0": 3 }, "max": 9.0 }, { "by": { "0": 4 }, "max": 16.0 }])
+    );
     let failed = place.run(&["map", "square@1.0", "--range", "-2..3", "--reduce", "count"]);
     assert_eq!((failed.code, &*failed.out), (1, "{\"count\":3}\n"), "{}", failed.err);
     assert!(failed.err.contains("2 calls of job"), "{}", failed.err);

@@ -14,6 +14,7 @@ use crate::{
     order::Order,
     package::Package,
     ranges::Ranges,
+    reduction::Reduce,
     runtime::{Event, Request, Runtime},
     space::Space,
     testing::{fixture, package},
@@ -86,11 +87,14 @@ impl Case {
         fixture().store.deploy(&package).unwrap();
         let space = Space::List(arguments.iter().map(|&argument| argument.to_owned()).collect());
         let key = format!("{:032x}", rand::random::<u128>());
-        Self { order: Order { digest: package.digest.clone(), key, space, reduce: Vec::new() }, package }
+        Self {
+            order: Order { digest: package.digest.clone(), key, space, reduce: Reduce::default() },
+            package,
+        }
     }
 
     fn live(&self, counts: &Arc<Counts>) -> Live<Node> {
-        Live::new(Node::new(Host::current().unwrap(), &self.order).unwrap(), &self.order, Arc::clone(counts))
+        Live::new(Node::new(Host::current().unwrap(), &self.order).unwrap(), Arc::clone(counts))
     }
 
     /// Returns the lines of a file of notes.
@@ -106,7 +110,7 @@ impl Case {
             assert!(Instant::now() < deadline, "{batch:?} {live:?}");
             live.settled(batch);
             live.advance(batch, &self.order).unwrap();
-            live.wait(batch, Duration::from_millis(1)).unwrap();
+            live.wait(batch, &self.order, Duration::from_millis(1)).unwrap();
         }
     }
 

@@ -15,10 +15,10 @@ use super::{
     status::{Counts, RunningCalls},
 };
 use crate::{
+    groups,
     order::Order,
     ranges::Ranges,
-    reduce::{Reduced, number_of},
-    reduction::Reduction,
+    reduce::number_of,
     resource::{Files, Held, Local},
     runtime::{ANSWER_LATE_MAX, CRASHES_MAX, Event, LOADS_MAX, Request},
     store::Outcome,
@@ -45,8 +45,6 @@ const CUT_WAIT: Duration = Duration::from_millis(50);
 pub(super) struct Live<P: Platform> {
     platform: P,
     counts: Arc<Counts>,
-    /// The numbers that are computed from results.
-    reduce: Vec<Reduction>,
     runtime: Option<P::Runtime>,
     frame: Option<Sent>,
     unsynced: VecDeque<Unsynced>,
@@ -78,22 +76,8 @@ struct Unsynced {
 }
 
 impl<P: Platform> Live<P> {
-    pub(super) fn new(platform: P, order: &Order, counts: Arc<Counts>) -> Self {
-        Self {
-            platform,
-            counts,
-            reduce: order.reduce.clone(),
-            runtime: None,
-            frame: None,
-            unsynced: VecDeque::new(),
-            failed_loads: 0,
-        }
-    }
-
-    /// Returns the tally of no calls.
-    pub(super) fn tally(&self) -> Tally {
-        let reduced = (!self.reduce.is_empty()).then(|| Box::new(Reduced::new(&self.reduce)));
-        Tally { reduced, ..Tally::default() }
+    pub(super) fn new(platform: P, counts: Arc<Counts>) -> Self {
+        Self { platform, counts, runtime: None, frame: None, unsynced: VecDeque::new(), failed_loads: 0 }
     }
 
     pub(super) fn has_frame(&self) -> bool {
@@ -186,7 +170,7 @@ impl<P: Platform> Live<P> {
             Arguments::Failed(reason) => {
                 batch.open.insert(taken.start + 1..taken.end);
                 let error = CallError::new(ErrorKind::Invalid, reason);
-                self.put(batch, &[(taken.start, Outcome::Error(error))]);
+                self.put(batch, order, &[(taken.start, Outcome::Error(error))]);
                 return Ok(());
             }
         };
@@ -199,7 +183,7 @@ impl<P: Platform> Live<P> {
             // A single call, since others were limited.
             self.frame = None;
             let error = CallError::new(ErrorKind::Invalid, format!("the argument is too large: {error}"));
-            self.put(batch, &[(taken.start, Outcome::Error(error))]);
+            self.put(batch, order, &[(taken.start, Outcome::Error(error))]);
             return Ok(());
         }
         let now = self.platform.now();
@@ -215,7 +199,12 @@ impl<P: Platform> Live<P> {
     ///
     /// # Errors
     /// The reason if the job fails.
-    pub(super) fn wait(&mut self, batch: &mut Batch<P>, most: Duration) -> Result<u64, String> {
+    pub(super) fn wait(
+        &mut self,
+        batch: &mut Batch<P>,
+        order: &Order,
+        most: Duration,
+    ) -> Result<u64, String> {
         self.request_state();
         let has_frame = self.frame.is_some();
         let is_waiting = |runtime: &&mut P::Runtime| has_frame || !runtime.exchange().is_loaded();
@@ -235,7 +224,7 @@ impl<P: Platform> Live<P> {
             match event {
                 Event::Step(Step::Answered(answers)) => {
                     answered += answers.len() as u64;
-                    self.on_answers(batch, answers);
+                    self.on_answers(batch, order, answers);
                 }
                 Event::Step(Step::Loaded) => self.failed_loads = 0,
                 Event::Step(Step::NotLoaded(error)) => {
@@ -256,12 +245,12 @@ impl<P: Platform> Live<P> {
                 // A runtime without a search sends no messages of searches.
                 Event::Step(_) => {}
                 Event::Broken(reason) => {
-                    self.on_broken(batch, ErrorKind::Crash, reason)?;
+                    self.on_broken(batch, order, ErrorKind::Crash, reason)?;
                     return Ok(answered);
                 }
             }
         }
-        self.check_time(batch)?;
+        self.check_time(batch, order)?;
         Ok(answered)
     }
 
@@ -280,9 +269,14 @@ impl<P: Platform> Live<P> {
         }
     }
 
-    fn on_answers(&mut self, batch: &mut Batch<P>, answers: Vec<(u64, Result<Box<RawValue>, CallError>)>) {
+    fn on_answers(
+        &mut self,
+        batch: &mut Batch<P>,
+        order: &Order,
+        answers: Vec<(u64, Result<Box<RawValue>, CallError>)>,
+    ) {
         let installed = self.platform.installed();
-        let is_reduced = !self.reduce.is_empty();
+        let is_reduced = !order.reduce.is_empty();
         let outcome = |(index, answer)| {
             let outcome = installed.outcome(answer);
             let refused = match &outcome {
@@ -292,7 +286,7 @@ impl<P: Platform> Live<P> {
             (index, refused.map_or(outcome, Outcome::Error))
         };
         let outcomes: Vec<_> = answers.into_iter().map(outcome).collect();
-        self.put(batch, &outcomes);
+        self.put(batch, order, &outcomes);
         let now = self.platform.now();
         let Some(frame) = &mut self.frame else { return };
         frame.heard = now;
@@ -308,14 +302,16 @@ impl<P: Platform> Live<P> {
     }
 
     /// Passes outcomes to the writer.
-    fn put(&mut self, batch: &mut Batch<P>, outcomes: &[(u64, Outcome)]) {
-        let (mut calls, mut tally) = (Ranges::default(), self.tally());
+    fn put(&mut self, batch: &mut Batch<P>, order: &Order, outcomes: &[(u64, Outcome)]) {
+        let (mut calls, mut tally) = (Ranges::default(), Tally::of(&order.reduce));
         for (index, outcome) in outcomes {
             calls.insert(*index..*index + 1);
             if let (Outcome::Value(value), Some(reduced)) = (outcome, &mut tally.reduced)
                 && let Ok(number) = number_of(value.get())
             {
-                reduced.add(*index, number);
+                let key = groups::key(&order.space, *index, &order.reduce.by);
+                let key = key.expect("the keys are checked before the job is submitted");
+                reduced.add(&key, *index, number);
             }
             tally.count(match outcome {
                 Outcome::Value(_) => None,
@@ -330,10 +326,10 @@ impl<P: Platform> Live<P> {
     }
 
     /// Handles a call, or a start, that takes too long.
-    fn check_time(&mut self, batch: &mut Batch<P>) -> Result<(), String> {
+    fn check_time(&mut self, batch: &mut Batch<P>, order: &Order) -> Result<(), String> {
         let Some(runtime) = &self.runtime else { return Ok(()) };
         if let Some(reason) = runtime.late_load() {
-            return self.on_broken(batch, ErrorKind::Timeout, reason);
+            return self.on_broken(batch, order, ErrorKind::Timeout, reason);
         }
         let limit = self.platform.installed().package.description.timeout();
         let (Some(frame), Some(limit)) = (&self.frame, limit) else {
@@ -343,11 +339,17 @@ impl<P: Platform> Live<P> {
             return Ok(());
         }
         let reason = runtime.exceeded(limit);
-        self.on_broken(batch, ErrorKind::Timeout, reason)
+        self.on_broken(batch, order, ErrorKind::Timeout, reason)
     }
 
     /// Handles the loss of the runtime: its calls are open again, and sent singly if there were several.
-    fn on_broken(&mut self, batch: &mut Batch<P>, kind: ErrorKind, reason: String) -> Result<(), String> {
+    fn on_broken(
+        &mut self,
+        batch: &mut Batch<P>,
+        order: &Order,
+        kind: ErrorKind,
+        reason: String,
+    ) -> Result<(), String> {
         let Some(runtime) = self.runtime.take() else { return Ok(()) };
         if !runtime.exchange().is_loaded() {
             self.failed_loads += 1;
@@ -370,7 +372,7 @@ impl<P: Platform> Live<P> {
         *crashes += 1;
         tracing::info!(index, crashes, reason, "a runtime was lost with a call");
         if kind == ErrorKind::Timeout || *crashes >= CRASHES_MAX {
-            self.put(batch, &[(index, Outcome::Error(CallError::new(kind, reason)))]);
+            self.put(batch, order, &[(index, Outcome::Error(CallError::new(kind, reason)))]);
         } else {
             batch.open.extend(rest);
         }

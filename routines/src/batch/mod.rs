@@ -120,12 +120,13 @@ impl Batch {
         let counts = || cx.companion().map(Calls::counts).unwrap_or_default();
         let mut live = match self.live.take() {
             Some(live) => live,
-            None => Box::new(Live::new(Node::new(host, cx.shared())?, cx.shared(), counts())),
+            None => Box::new(Live::new(Node::new(host, cx.shared())?, counts())),
         };
         let mut waits = 0;
         if !cx.shared().reduce.is_empty() {
             // A job without calls has the numbers of no results.
-            taskwork::Output::merge(cx.output(), live.tally());
+            let tally = Tally::of(&cx.shared().reduce);
+            taskwork::Output::merge(cx.output(), tally);
         }
         loop {
             self.settle(&mut live, cx);
@@ -146,7 +147,7 @@ impl Batch {
                 return Ok(Outcome::Complete);
             }
             let wait = if waits < SHORT_WAITS { WAIT } else { LONG_WAIT };
-            let answered = live.wait(self, wait)?;
+            let answered = live.wait(self, order, wait)?;
             waits = if answered == 0 { waits + 1 } else { 0 };
             cx.worked(answered);
             cx.progressed(answered as f64 / order.space.len().max(1) as f64);

@@ -15,6 +15,7 @@ use crate::{
     order::Order,
     package::Package,
     ranges::Ranges,
+    reduction::Reduce,
     runtime::{Event, Starter},
     space::Space,
     store::{Results, Store},
@@ -87,7 +88,7 @@ impl Run {
         let package = package(folder, MODULE, entry, more);
         store.deploy(&package).unwrap();
         let key = format!("{:032x}", rand::random::<u128>());
-        let order = Order { digest: package.digest.clone(), key, space, reduce: Vec::new() };
+        let order = Order { digest: package.digest.clone(), key, space, reduce: Reduce::default() };
         Self { package, order }
     }
 
@@ -233,7 +234,8 @@ fn routine_that_cannot_be_loaded_fails_job_with_traceback() {
     let Fixture { folder, store } = fixture();
     let package = package(folder, "import no_such_module\n", "square", "");
     store.deploy(&package).unwrap();
-    let order = Order { digest: package.digest, key: "k".to_owned(), space: range(5), reduce: Vec::new() };
+    let order =
+        Order { digest: package.digest, key: "k".to_owned(), space: range(5), reduce: Reduce::default() };
     let failed = Batch::job(order, "test".to_owned()).run().unwrap_err();
     let text = failed.to_string();
     assert!(matches!(failed, JobError::Failed { .. }) || text.contains("no_such_module"), "{text}");
@@ -257,7 +259,7 @@ fn calls_are_open_in_encoded_task_until_results_are_durable() {
     let run = Run::of("square", "", range(20));
     let folder = fixture().folder.join("store").join(Store::job(&run.order.key));
     let node = Node::new(Host::current().unwrap(), &run.order).unwrap();
-    let mut live = Live::new(node, &run.order, Arc::default());
+    let mut live = Live::new(node, Arc::default());
     // No result can be written.
     fs::create_dir_all(folder.parent().unwrap()).unwrap();
     fs::write(&folder, "in the way").unwrap();
@@ -271,7 +273,7 @@ fn calls_are_open_in_encoded_task_until_results_are_durable() {
         let mut unfinished = batch.open.clone();
         live.add_unfinished(&mut unfinished);
         assert_eq!(unfinished, Ranges::from(0..CALLS));
-        answered += live.wait(&mut batch, Duration::from_millis(10)).unwrap();
+        answered += live.wait(&mut batch, &run.order, Duration::from_millis(10)).unwrap();
         assert!(live.settled(&mut batch).is_empty());
     }
     assert!(batch.open.is_empty() && !live.is_done());
@@ -284,7 +286,7 @@ fn calls_are_open_in_encoded_task_until_results_are_durable() {
     let mut ended = 0;
     while ended < CALLS {
         assert!(Instant::now() < deadline, "{ended} durable results");
-        live.wait(&mut batch, Duration::from_millis(10)).unwrap();
+        live.wait(&mut batch, &run.order, Duration::from_millis(10)).unwrap();
         ended += live.settled(&mut batch).iter().map(|tally| tally.ended).sum::<u64>();
     }
     assert!(live.is_done());
@@ -297,7 +299,8 @@ fn split_gives_away_half_of_open_calls() {
     batch.crashed = [(1, 1), (8, 2)].into();
     batch.careful = 6;
     batch.checkpoint = Some(Checkpoint { index: 6, state: vec![1] });
-    let order = Order { digest: String::new(), key: String::new(), space: range(9), reduce: Vec::new() };
+    let order =
+        Order { digest: String::new(), key: String::new(), space: range(9), reduce: Reduce::default() };
     let given = batch.split(&order).unwrap();
     assert_eq!((batch.open, given.open), (Ranges::from(0..5), Ranges::from(5..9)));
     assert_eq!((batch.crashed, given.crashed), ([(1, 1)].into(), [(8, 2)].into()));
@@ -316,7 +319,7 @@ fn runtime_restarts_after_its_number_of_calls() {
         digest: package.digest.clone(),
         key: format!("{:032x}", rand::random::<u128>()),
         space: range(8),
-        reduce: Vec::new(),
+        reduce: Reduce::default(),
     };
     let run = Run { package, order };
     let (_, outcomes) = run.run(run.job());

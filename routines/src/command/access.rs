@@ -20,7 +20,7 @@ use crate::{
     NAME, VERSION,
     order::Work,
     package::is_name,
-    service::{SUCCESSFUL, Service},
+    service::{SUCCESSFUL, Service, Status},
     store::Store,
 };
 
@@ -118,7 +118,7 @@ impl Access {
     ) -> Result<Ran, Failure> {
         self.run(Level::Warn, async |service, _| {
             let ran = self.succeed(&service, routine, work).await?;
-            if ran.reduced.is_some() {
+            if ran.reduced.is_some() || ran.groups.is_some() {
                 return Ok(ran);
             }
             let mut show = show;
@@ -157,7 +157,8 @@ impl Access {
         }
         if status.state == SUCCESSFUL {
             let failed = status.tally.iter().flat_map(|tally| tally.failed.values()).sum();
-            return Ok(Ran { job: id, routine: status.routine, reduced: status.reduced, failed });
+            let Status { routine, reduced, groups, .. } = status;
+            return Ok(Ran { job: id, routine, reduced, groups, failed });
         }
         let reason = status.reason.unwrap_or_default();
         let remedy =
@@ -172,6 +173,8 @@ pub(super) struct Ran {
     routine: String,
     /// The numbers of its results, if they are reduced.
     pub(super) reduced: Option<Value>,
+    /// The numbers of each group.
+    pub(super) groups: Option<Vec<Value>>,
     /// The number of failed calls.
     pub(super) failed: u64,
 }

@@ -2,7 +2,7 @@
 //!
 //! | request | answer |
 //! |---|---|
-//! | `POST /v1/jobs {routine, arguments[, reduce]}` | 201 with the state of the new job; 200 if `Idempotency-Key` is that of a job |
+//! | `POST /v1/jobs {routine, arguments[, reduce[, by]]}` | 201 with the state of the new job; 200 if `Idempotency-Key` is that of a job |
 //! | `POST /v1/jobs {routine, argument}` | 201 and the state of a search |
 //! | `GET /v1/jobs/J[?wait=SECONDS]` | the state, after the end of the job or this time |
 //! | `GET /v1/jobs/J/results[?from=INDEX&limit=N]` | a page of results, sorted by index |

@@ -33,8 +33,25 @@ pub(super) struct JobBody {
     /// Numbers to compute from the results of the calls, which are numbers then.
     #[schema(required = false)]
     reduce: Vec<Reduction>,
+    /// Arguments: these numbers are computed for each group of calls with the same values of them.
+    by: Option<By>,
     /// The argument of a search.
     argument: Option<Value>,
+}
+
+/// The name of an argument, its position, or a list of at most 8 of them.
+#[derive(ToSchema)]
+#[serde(untagged)]
+enum By {
+    One(Selector),
+    Several(Vec<Selector>),
+}
+
+#[derive(ToSchema)]
+#[serde(untagged)]
+enum Selector {
+    Name(String),
+    Position(u64),
 }
 
 /// A point that is a list has positional arguments, an object named ones, and any other value is the only argument.

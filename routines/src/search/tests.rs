@@ -15,6 +15,7 @@ use crate::{
     host::Host,
     order::Order,
     package::Package,
+    reduction::Reduce,
     runtime::{Event, Request, Runtime},
     space::Space,
     testing::{fixture, package},
@@ -75,7 +76,7 @@ fn order(package: &Package, argument: &Value) -> Order {
     fixture().store.deploy(package).unwrap();
     let key = format!("{:032x}", rand::random::<u128>());
     let space = Space::List(vec![argument.to_string()]);
-    Order { digest: package.digest.clone(), key, space, reduce: Vec::new() }
+    Order { digest: package.digest.clone(), key, space, reduce: Reduce::default() }
 }
 
 fn example(name: &str) -> Package {

@@ -96,6 +96,18 @@ pub(super) async fn checked<T: Send + 'static>(
     .await?
 }
 
+/// Checks the groups of work, and returns it.
+pub(super) async fn checked_groups(work: Work) -> Result<Work, ServiceError> {
+    blocking(move || {
+        let checked = match &work {
+            Work::Calls { space, reduce } => reduce.check(space),
+            Work::Search(_) => Ok(()),
+        };
+        checked.map(|()| work).map_err(ServiceError::Invalid)
+    })
+    .await?
+}
+
 pub(super) fn wrong_kind(package: &Package) -> ServiceError {
     let name = package.name();
     ServiceError::Invalid(format!(

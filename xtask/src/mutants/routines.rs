@@ -33,8 +33,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     mutant(
         "reduce a result twice",
         "routines/src/batch/live.rs",
-        "                reduced.add(*index, number);\n",
-        "                reduced.add(*index, number);\n                reduced.add(*index, number);\n",
+        "                reduced.add(&key, *index, number);\n",
+        "                reduced.add(&key, *index, number);\n                reduced.add(&key, *index, number);\n",
     ),
     mutant(
         "reduced results lost by a merge",

@@ -9,6 +9,7 @@
         job = r.job("j-0000000003")                     # later, or elsewhere
         cases = routines.product(x=range(10**6), y=[0.1, 0.2])
         r.starmap("f@1.0", cases, reduce=["mean"]).reduced()["mean"]
+        r.starmap("f@1.0", cases, reduce=["mean"], by="y").groups()
         with r.executor() as executor:                  # a concurrent.futures.Executor
             futures = [executor.submit("square@1.0", n) for n in range(10)]
         r.search("queens@1.0", 12).found()["counts"]    # a tree search, of a class derived from Search

@@ -26,6 +26,8 @@ URL = "http://127.0.0.1:8790"
 WAIT_SECONDS = 30
 # "mean", {"topk": 10} or {"histogram": {"from": 0, "to": 1, "bins": 20}}.
 Reduction = Union[str, Mapping[str, Any]]
+# The name of an argument, or its position.
+Selector = Union[str, int]
 OVER = ("successful", "incomplete", "failed", "cancelled")
 
 
@@ -97,26 +99,39 @@ class Client:
         return await asyncio.to_thread(lambda: self.call(routine, *args, **kwargs))
 
     def map(
-        self, routine: str, arguments: Iterable[Any], *, key: Optional[str] = None, reduce: Sequence[Reduction] = ()
+        self,
+        routine: str,
+        arguments: Iterable[Any],
+        *,
+        key: Optional[str] = None,
+        reduce: Sequence[Reduction] = (),
+        by: Optional[Union[Selector, Sequence[Selector]]] = None,
     ) -> Job:
         """Starts a job with one call for each argument, which is the only one of its call.
 
         Of a range with the step 1 within ±2^53, only the ends are sent. A job with the same key is not started a second
         time. `reduce` has the names of numbers for `Job.reduced`: sum, mean, min, max, argmin, argmax and count,
-        {"topk": K}, {"bottomk": K} and {"histogram": {"from": X, "to": Y, "bins": N}}.
+        {"topk": K}, {"bottomk": K} and {"histogram": {"from": X, "to": Y, "bins": N}}. With `by`, the name of an argument,
+        its position, or a list of them, `Job.groups` has these numbers for each of its values.
         """
         if isinstance(arguments, range) and is_described(arguments):
-            return self._submit(routine, document(arguments), key, reduce)
-        return self._submit(routine, [[encode(value)] for value in arguments], key, reduce)
+            return self._submit(routine, document(arguments), key, reduce, by)
+        return self._submit(routine, [[encode(value)] for value in arguments], key, reduce, by)
 
     def starmap(
-        self, routine: str, arguments: Iterable[Any] | Space, *, key: Optional[str] = None, reduce: Sequence[Reduction] = ()
+        self,
+        routine: str,
+        arguments: Iterable[Any] | Space,
+        *,
+        key: Optional[str] = None,
+        reduce: Sequence[Reduction] = (),
+        by: Optional[Union[Selector, Sequence[Selector]]] = None,
     ) -> Job:
         """Starts a job in which each tuple or list has positional arguments, and each dict named ones.
 
         The arguments can be a space, such as `product(x=range(10**6), y=[0.1, 0.2])`.
         """
-        return self._submit(routine, document(arguments), key, reduce)
+        return self._submit(routine, document(arguments), key, reduce, by)
 
     def search(self, routine: str, *args: Any, **kwargs: Any) -> Job:
         """Starts a search with positional or named arguments of its class."""
@@ -162,10 +177,17 @@ class Client:
         return Executor(self, **options)
 
     def _submit(
-        self, routine: str, arguments: Any, key: Optional[str] = None, reduce: Sequence[Reduction] = ()
+        self,
+        routine: str,
+        arguments: Any,
+        key: Optional[str] = None,
+        reduce: Sequence[Reduction] = (),
+        by: Optional[Union[Selector, Sequence[Selector]]] = None,
     ) -> Job:
         headers = {"idempotency-key": key} if key else {}
         body = {"routine": routine, "arguments": arguments, **({"reduce": list(reduce)} if reduce else {})}
+        if by is not None:
+            body["by"] = by if isinstance(by, (str, int)) else list(by)
         job = self._ask("POST", "/v1/jobs", body, headers)
         return Job(self, job["job"])
 
@@ -263,11 +285,21 @@ class Job:
 
         Raises `JobError` if a call has failed: `results` has the errors.
         """
+        return dict(self._reduced().get("reduced", {}))
+
+    def groups(self) -> list[dict[str, Any]]:
+        """Waits until the job is over, and returns the numbers of each group, sorted by its arguments, which are in `by`.
+
+        With `by="alpha"` an element is {"by": {"alpha": 0.1}, "mean": 2.5}. Raises `JobError` as `reduced`.
+        """
+        return list(self._reduced().get("groups", []))
+
+    def _reduced(self) -> dict[str, Any]:
         status = self._succeed()
         failed = sum(status["tally"]["failed"].values())
         if failed:
             raise JobError(f"{failed} calls of job {self.id} have failed")
-        return dict(status.get("reduced", {}))
+        return status
 
     def _succeed(self) -> dict[str, Any]:
         status = self.wait()

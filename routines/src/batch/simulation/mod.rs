@@ -24,10 +24,12 @@ use taskwork::Output as _;
 use self::platform::{Segments, Shared, Virtual, World};
 use super::{Batch, Encoded, Live, status::Counts};
 use crate::{
+    groups::{self, Selector},
     order::Order,
     package::Package,
     ranges::Ranges,
-    reduction::Reduction,
+    reduce::Reduced,
+    reduction::{Reduce, Reduction},
     runtime::Installed,
     space::Space,
     tally::Tally,
@@ -43,6 +45,8 @@ const TURNS_MAX: u32 = 200_000;
 const LEAVING_MS: u64 = 100;
 
 const NODES: usize = 3;
+
+const GROUPS: u64 = 3;
 
 type Task = (Batch<Virtual>, Tally);
 
@@ -82,8 +86,10 @@ impl Cluster {
     fn new(seed: u64, package: &Package) -> Self {
         let world = World::new(seed);
         let calls = world.borrow().calls();
-        let space = Space::Range { from: 0, to: i64::try_from(calls).unwrap() };
-        let reduce = vec![Reduction::Sum, Reduction::Count];
+        // A runtime returns the index, and every third call is in the same group.
+        let space = Space::List((0..calls).map(|index| format!("[{index},{}]", index % GROUPS)).collect());
+        let by = vec![Selector::Position(1)];
+        let reduce = Reduce { numbers: vec![Reduction::Sum, Reduction::Count, Reduction::Topk(2)], by };
         let order = Order { digest: package.digest.clone(), key: String::new(), space, reduce };
         let nodes = (0..NODES).map(|_| Node::new(&world)).collect();
         let installed = Arc::new(Installed::new(package.clone()));
@@ -145,7 +151,7 @@ impl Cluster {
         let mut live = batch.live.take().unwrap_or_else(|| {
             let installed = Arc::clone(&self.installed);
             let (world, segments) = (Rc::clone(&self.world), Rc::clone(segments));
-            Box::new(Live::new(Virtual::new(world, installed, segments), &self.order, Arc::clone(counts)))
+            Box::new(Live::new(Virtual::new(world, installed, segments), Arc::clone(counts)))
         });
         live.settled(&mut batch).iter().for_each(|settled| merge(&mut tally, settled));
         live.advance(&mut batch, &self.order)?;
@@ -153,7 +159,7 @@ impl Cluster {
             merge(completed, &tally);
             return Ok(());
         }
-        live.wait(&mut batch, std::time::Duration::ZERO)?;
+        live.wait(&mut batch, &self.order, std::time::Duration::ZERO)?;
         batch.live = Some(live);
         tasks.push((batch, tally));
         Ok(())
@@ -255,15 +261,16 @@ impl Cluster {
             return Err(format!("R-I4: {} of {calls} calls count, but {} are open", tally.ended, open.len()));
         }
         let failed: u64 = tally.failed.values().sum();
-        let reduced = tally.reduced.map(|reduced| reduced.shown()).unwrap_or_default();
-        // The result of a call is its index.
-        let sum: u64 = (0..calls).filter(|index| !open.contains(*index)).sum();
-        let is_exact =
-            reduced["count"] == tally.ended - failed && (failed > 0 || reduced["sum"] == sum as f64);
-        if tally.ended > 0 && !is_exact {
-            return Err(format!(
-                "R-I4: the reduced results are {reduced}, {failed} calls failed, the sum is {sum}"
-            ));
+        let found = tally.reduced.and_then(|reduced| reduced.shown_groups()).unwrap_or_default();
+        let count: u64 = found.iter().filter_map(|group| group["count"].as_u64()).sum();
+        let mut expected = Reduced::new(&self.order.reduce);
+        for index in (0..calls).filter(|index| !open.contains(*index)) {
+            let key = groups::key(&self.order.space, index, &self.order.reduce.by)?;
+            expected.add(&key, index, index as f64);
+        }
+        let expected = expected.shown_groups().unwrap_or_default();
+        if count != tally.ended - failed || failed == 0 && found != expected {
+            return Err(format!("R-I4: the groups are {found:?}, not {expected:?}; {failed} calls failed"));
         }
         Ok(())
     }
