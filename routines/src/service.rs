@@ -113,6 +113,12 @@ pub(crate) struct Status {
     pub(crate) reason: Option<String>,
 }
 
+impl Status {
+    pub(crate) fn is_over(&self) -> bool {
+        !matches!(self.state, ACCEPTED | RUNNING | SUSPENDED)
+    }
+}
+
 impl Service {
     /// # Errors
     /// If the folder for packages cannot be created.

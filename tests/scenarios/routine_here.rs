@@ -32,6 +32,10 @@ def run(n):
     time.sleep(0.01)
     return n * n
 
+def held(name):
+    while not os.path.exists(os.path.join(FOLDER, name)):
+        time.sleep(0.01)
+
 def area(x=1, y=1, scale=1.0):
     return x * y * scale
 "#;
@@ -50,7 +54,7 @@ struct Place(TempDir);
 impl Place {
     fn new() -> Self {
         let place = Self(tempfile::tempdir().unwrap());
-        for (name, entry) in [("square", "run"), ("area", "area")] {
+        for (name, entry) in [("square", "run"), ("area", "area"), ("held", "held")] {
             let description = format!("name = '{name}'\nversion = '1.0'\nentry = 'module:{entry}'");
             write_routine(&place.path().join(name), &description, place.path(), MODULE);
             assert_eq!(place.run(&["deploy", name]).code, 0);
@@ -349,6 +353,40 @@ with routines.here("--workers", "2") as r:
             assert part in str(error), error
         else:
             raise AssertionError("it is refused")
+"#;
+    let ended = Running::begin(place.prepared(client(&[script])), place.path()).unwrap().end().unwrap();
+    assert_eq!(ended.code, 0, "{}", ended.err);
+}
+
+#[test]
+fn events_of_a_job_are_states_until_its_end() {
+    let place = Place::new();
+    let script = r#"
+import json
+import routines
+
+with routines.here("--workers", "1") as r:
+    job = r.map("held@1.0", ["open"])
+    with r._open("GET", f"/v1/jobs/{job.id}/events", None, {"last-event-id": "7"}) as answer:
+        assert answer.headers["content-type"] == "text/event-stream"
+        lines = (line.decode().partition(":") for line in answer if line.strip())
+        assert next(lines)[2].strip() == "state"
+        assert json.loads(next(lines)[2])["state"] in ("accepted", "running")
+        progress = job.progress()
+        assert next(progress)["ended"] == 0
+        open("open", "w").close()
+        *states, end = [json.loads(data) for name, _, data in lines if name == "data"]
+    assert all(state["state"] in ("accepted", "running") for state in states), states
+    assert end["state"] == "successful" and end["ended"] == 1, end
+    assert list(progress)[-1] == list(job.progress(0.01))[0] == end
+    with r._open("GET", f"/v1/jobs/{job.id}/events") as answer:
+        assert answer.read().startswith(b"event: end\n")
+    try:
+        r._open("GET", "/v1/jobs/j-0000000999/events")
+    except routines.RequestError as error:
+        assert error.status == 404, error
+    else:
+        raise AssertionError("there is no such job")
 "#;
     let ended = Running::begin(place.prepared(client(&[script])), place.path()).unwrap().end().unwrap();
     assert_eq!(ended.code, 0, "{}", ended.err);

@@ -5,6 +5,7 @@
 //! | `POST /v1/jobs {routine, arguments[, reduce[, by]]}` | 201 with the state of the new job; 200 if `Idempotency-Key` is that of a job |
 //! | `POST /v1/jobs {routine, argument}` | 201 and the state of a search |
 //! | `GET /v1/jobs/J[?wait=SECONDS]` | the state, after the end of the job or this time |
+//! | `GET /v1/jobs/J/events` | the state as Server-Sent Events, when it changes and at the end of the job |
 //! | `GET /v1/jobs/J/results[?from=INDEX&limit=N]` | a page of results, sorted by index |
 //! | `GET /v1/jobs/J/results` with `Accept: application/x-ndjson` | all results from the index, one line each |
 //! | `GET /v1/jobs/J/results` of a search | its result |
@@ -19,6 +20,7 @@
 //! Errors are problems as in RFC 9457. A request with a body has the type `application/json`, which other sites cannot
 //! send from a browser. The server listens on this machine only.
 
+mod events;
 mod incoming;
 mod openapi;
 mod parts;
@@ -126,6 +128,7 @@ fn documented() -> (Router<Gateway>, OpenApi) {
         .routes(routes!(submit))
         .routes(routes!(status))
         .routes(routes!(results))
+        .routes(routes!(events::events))
         .routes(routes!(cancel))
         .routes(routes!(find))
         .routes(routes!(routine))

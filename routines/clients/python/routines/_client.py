@@ -247,13 +247,18 @@ class Job:
         return dict(self._client._ask("GET", self._path()))
 
     def progress(self, every: float = 1.0) -> Iterator[dict[str, Any]]:
-        """Yields the state at intervals of seconds, and at last the state of the job that is over."""
+        """Yields the state at intervals of seconds, and at last the state of the job that is over, at once if `every` is 1 or more.
+
+        A display of the counts: `for state in job.progress(): print(state["ended"], "of", state["calls"])`.
+        """
+        status = self.status()
         while True:
-            status = self.status()
             yield status
             if status["state"] in OVER:
                 return
-            time.sleep(every)
+            wait = min(int(every), WAIT_SECONDS)
+            time.sleep(0 if wait else every)
+            status = self._waited(wait)
 
     def wait(self, timeout: Optional[float] = None) -> dict[str, Any]:
         """Waits until the job is over, and returns its state."""
@@ -261,11 +266,14 @@ class Job:
         while True:
             left = WAIT_SECONDS if deadline is None else max(0, deadline - time.monotonic())
             wait = max(1, min(int(left), WAIT_SECONDS, int(self._client._timeout / 2)))
-            status = dict(self._client._ask("GET", f"{self._path()}?wait={wait}"))
+            status = self._waited(wait)
             if status["state"] in OVER:
                 return status
             if deadline is not None and time.monotonic() >= deadline:
                 raise TimeoutError(f"job {self.id} is {status['state']} after {timeout} s")
+
+    def _waited(self, seconds: int) -> dict[str, Any]:
+        return dict(self._client._ask("GET", f"{self._path()}?wait={seconds}"))
 
     def results(self) -> Iterator[Result]:
         """Waits until the job is over, and yields all results, sorted by index."""
