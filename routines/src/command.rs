@@ -17,14 +17,16 @@ use std::{
 
 use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use serde_json::{json, value::RawValue};
-use taskwork::node::Kinds;
+use taskwork::{JobId, node::Kinds};
 use taskwork_cli::{
     Failure,
-    command::{Completions, Level, NodeArguments, ended, not_parsed, print, run_node, tell, with_notes},
+    command::{
+        Completions, Level, NodeArguments, ended, job_id, not_parsed, print, run_node, tell, with_notes,
+    },
 };
 
 use self::{
-    access::Access,
+    access::{Access, Ran},
     develop::{Check, Init},
     find::{Find, find},
     here::{Runtimes, id_of, processors, remove_host},
@@ -42,6 +44,7 @@ use crate::{
     reduction::{Reduce, Reduction},
     resource::Resource,
     search::{self, Foreign},
+    service::Service,
     space::{self, Space},
     store::{Outcome, Store, StoreError},
     wire::check_value,
@@ -78,6 +81,8 @@ enum Command {
     Call(Call),
     /// Call a routine with many arguments, and print a line of JSON for each result, sorted by index.
     Map(Map),
+    /// Repeat the failed calls of a job as another job, and print their results with their indices, as map does.
+    Rerun(Rerun),
     /// Search a tree, and print its result as JSON.
     Search(Search),
     /// Test a program that claims to be a runtime of routines.
@@ -177,6 +182,18 @@ struct Map {
 }
 
 #[derive(Debug, Args)]
+struct Rerun {
+    /// The job, such as j-0000000003. Its calls are repeated once: a second command prints the same results.
+    #[arg(value_name = "JOB", value_parser = job_id)]
+    job: JobId,
+    /// Print one JSON object with the new job and its outcomes.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    access: Access,
+}
+
+#[derive(Debug, Args)]
 struct Search {
     /// NAME@VERSION, NAME for its latest version, or a digest.
     #[arg(value_name = "ROUTINE")]
@@ -220,6 +237,7 @@ pub fn run(arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> 
         Command::Gateway(arguments) => serve(&arguments),
         Command::Call(arguments) => call(&arguments),
         Command::Map(arguments) => map(&arguments),
+        Command::Rerun(arguments) => rerun(&arguments),
         Command::Search(arguments) => search(&arguments),
         Command::Conform(arguments) => conform(&arguments),
         Command::Completions(completions) => Ok(completions.run(CommandLine::command())),
@@ -310,7 +328,8 @@ fn call(arguments: &Call) -> Result<ExitCode, Failure> {
     let space = Space::List(vec![argument.get().to_owned()]);
     let mut outcome = String::new();
     let work = Work::Calls { space, reduce: Reduce::default() };
-    let ran = arguments.access.outcomes(&arguments.routine, work, |_, json| {
+    let succeed = async |service: &Service| arguments.access.succeed(service, &arguments.routine, work).await;
+    let ran = arguments.access.outcomes(succeed, |_, json| {
         json.clone_into(&mut outcome);
         Ok(())
     })?;
@@ -349,9 +368,28 @@ fn map(arguments: &Map) -> Result<ExitCode, Failure> {
     };
     let reduce = Reduce::new(arguments.reduce.clone(), arguments.by.clone()).map_err(Failure::usage)?;
     let work = Work::Calls { space: space.map_err(Failure::usage)?, reduce };
+    let access = &arguments.access;
+    print_outcomes(access, arguments.json, async |service: &Service| {
+        access.succeed(service, &arguments.routine, work).await
+    })
+}
+
+fn rerun(Rerun { job, json, access }: &Rerun) -> Result<ExitCode, Failure> {
+    print_outcomes(access, *json, async |service: &Service| {
+        let submitted = service.rerun(job).await?;
+        access.ended(service, submitted, false).await
+    })
+}
+
+/// Prints the outcomes of the job that `succeed` submits, or its reduced numbers.
+fn print_outcomes(
+    access: &Access,
+    is_json: bool,
+    succeed: impl AsyncFnOnce(&Service) -> Result<Ran, Failure>,
+) -> Result<ExitCode, Failure> {
     let mut is_first = true;
-    let ran = arguments.access.outcomes(&arguments.routine, work, |ran, json| {
-        if !arguments.json {
+    let ran = access.outcomes(succeed, |ran, json| {
+        if !is_json {
             print(&format!("{json}\n"));
         } else if std::mem::take(&mut is_first) {
             print(&format!("{},\"results\":[{json}", ran.head()));
@@ -360,7 +398,7 @@ fn map(arguments: &Map) -> Result<ExitCode, Failure> {
         }
         Ok(())
     })?;
-    match (&ran.reduced, &ran.groups, arguments.json) {
+    match (&ran.reduced, &ran.groups, is_json) {
         (Some(reduced), _, false) => print(&format!("{reduced}\n")),
         (Some(reduced), _, true) => print(&format!("{},\"reduced\":{reduced}}}\n", ran.head())),
         (None, Some(groups), false) => groups.iter().for_each(|group| print(&format!("{group}\n"))),
@@ -370,7 +408,11 @@ fn map(arguments: &Map) -> Result<ExitCode, Failure> {
         (None, None, false) => {}
     }
     if ran.failed > 0 {
-        tell(format_args!("error: {} calls of job {} have failed", ran.failed, ran.job));
+        let (failed, job) = (ran.failed, &ran.job);
+        // A job in the memory of this process ends with it.
+        let remedy =
+            if access.keeps_jobs() { format!(": routines rerun {job} repeats them") } else { String::new() };
+        tell(format_args!("error: {failed} calls of job {job} have failed{remedy}"));
         return Ok(ExitCode::FAILURE);
     }
     Ok(ExitCode::SUCCESS)

@@ -13,7 +13,7 @@ pub(crate) struct Name<'a> {
     /// The number of calls; `None` if the job is a search.
     pub(crate) calls: Option<u64>,
     /// That of the arguments as they were requested: names of resources do not stand for their contents.
-    digest: &'a str,
+    pub(crate) digest: &'a str,
 }
 
 impl<'a> Name<'a> {
@@ -41,7 +41,16 @@ pub(crate) fn job_name(key: &str, calls: Option<u64>, digest: &str, routine: &st
 
 /// Returns the key of a job from that of a user.
 pub(crate) fn key_of(key: &str) -> String {
-    let key = blake3::derive_key("routines 2026 idempotency key", key.as_bytes());
+    derived("routines 2026 idempotency key", key)
+}
+
+/// Returns the key of the job that repeats the failed calls of one with this key.
+pub(crate) fn rerun_key_of(key: &str) -> String {
+    derived("routines 2026 rerun", key)
+}
+
+fn derived(context: &str, key: &str) -> String {
+    let key = blake3::derive_key(context, key.as_bytes());
     let mut digits = blake3::Hash::from_bytes(key).to_hex().to_string();
     digits.truncate(KEY_DIGITS);
     digits

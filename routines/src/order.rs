@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{reduction::Reduce, space::Space};
+use crate::{ranges::Ranges, reduction::Reduce, space::Space};
 
 /// The calls of a job.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -14,6 +14,19 @@ pub(crate) struct Order {
     pub(crate) space: Space,
     /// The numbers that are computed from the results.
     pub(crate) reduce: Reduce,
+    /// The calls that the job makes, if not all: failed calls of another job.
+    pub(crate) only: Option<Ranges>,
+}
+
+impl Order {
+    /// Returns the calls of the job.
+    pub(crate) fn calls(&self) -> Ranges {
+        self.only.clone().unwrap_or_else(|| (0..self.space.len()).into())
+    }
+
+    pub(crate) fn len(&self) -> u64 {
+        self.only.as_ref().map_or_else(|| self.space.len(), Ranges::len)
+    }
 }
 
 /// The requested work of a job.

@@ -23,7 +23,7 @@ use self::arguments::{check_kind, checked, checked_groups, wrong_kind};
 use crate::{
     NAME,
     batch::Batch,
-    job_name::{Name, job_name, key_of},
+    job_name::{Name, job_name, key_of, rerun_key_of},
     library::{Library, Page, Query},
     mesh::{self, Ended, Spec},
     order::{Order, Work},
@@ -71,6 +71,8 @@ pub(crate) enum ServiceError {
     NotOver { job: JobId, state: &'static str },
     #[error("job {job} is {state}, so it has no results{}", .reason.as_deref().map(|why| format!(": {why}")).unwrap_or_default())]
     NoResults { job: JobId, state: &'static str, reason: Option<String> },
+    #[error("job {0} has no failed calls: there is nothing to repeat")]
+    NoFailures(JobId),
     #[error("all nodes are busy with other calls: repeat the request later")]
     Busy,
     #[error("there is no node that makes direct calls: start one by routines node")]
@@ -151,14 +153,11 @@ impl Service {
         // Before the files are read: a repeated request may find other contents.
         let arguments = work.digest();
         let _one = if key.is_some() { Some(self.submitting.lock().await) } else { None };
-        if key.is_some() {
-            for entry in self.client.overview().await?.jobs {
-                let Some(record) = entry.record.filter(|record| record.program == NAME) else { continue };
-                let Some(its) = Name::parse(&record.name).filter(|its| its.key == of_job) else { continue };
-                let id = entry.id.parse().map_err(|_| ServiceError::Invalid("a job has no id".to_owned()))?;
-                let is_same = its.is_of(routine, &name, &arguments);
-                return if is_same { Ok((id, false)) } else { Err(ServiceError::KeyTaken(id)) };
-            }
+        if key.is_some()
+            && let Some((id, record)) = self.with_key(&of_job).await?
+        {
+            let is_same = name_of(&record, &id)?.is_of(routine, &name, &arguments);
+            return if is_same { Ok((id, false)) } else { Err(ServiceError::KeyTaken(id)) };
         }
         let work = self.with_files(work).await?;
         if let Work::Calls { space, .. } = &work {
@@ -172,7 +171,42 @@ impl Service {
         };
         let space = checked(&installed, space, Parameters::check_space).await?;
         let space = self.referred(space, kind).await?;
-        Ok((self.send(Order { digest, key: of_job, space, reduce }, kind, title).await?, true))
+        let order = Order { digest, key: of_job, space, reduce, only: None };
+        Ok((self.send(order, kind, title).await?, true))
+    }
+
+    /// Returns the job with a key.
+    async fn with_key(&self, key: &str) -> Result<Option<(JobId, JobRecord)>, ServiceError> {
+        for entry in self.client.overview().await?.jobs {
+            let Some(record) = entry.record.filter(|record| record.program == NAME) else { continue };
+            if Name::parse(&record.name).is_some_and(|its| its.key == key) {
+                let id = entry.id.parse().map_err(|_| ServiceError::Invalid("a job has no id".to_owned()))?;
+                return Ok(Some((id, record)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Submits a job of the failed calls of a successful one, with their indices. If there is one, that is returned, and
+    /// not new.
+    pub(crate) async fn rerun(&self, of: &JobId) -> Result<(JobId, bool), ServiceError> {
+        let results = self.results(of).await?;
+        let record = self.client.record(of).await.map_err(|error| missing(error, of))?;
+        let Name { routine, key: of_job, digest, .. } = name_of(&record, of)?;
+        let key = rerun_key_of(of_job);
+        let _one = self.submitting.lock().await;
+        if let Some((id, _)) = self.with_key(&key).await? {
+            return Ok((id, false));
+        }
+        let (store, of_job) = (self.store.clone(), of_job.to_owned());
+        let read = blocking(move || Ok::<_, ServiceError>((store.order(&of_job)?, results.failed()?)));
+        let (order, failed) = read.await??;
+        if failed.is_empty() {
+            return Err(ServiceError::NoFailures(of.clone()));
+        }
+        let title = job_name(&key, Some(failed.len()), digest, routine);
+        let order = Order { key, only: Some(failed), ..order };
+        Ok((self.send(order, EntryKind::Function, title).await?, true))
     }
 
     /// Returns a key that work has in common with the same work of this version of a routine in this store only.
@@ -184,7 +218,11 @@ impl Service {
 
     async fn send(&self, order: Order, kind: EntryKind, name: String) -> Result<JobId, ServiceError> {
         match kind {
-            EntryKind::Function => self.send_job(Batch::job(order, name)).await,
+            EntryKind::Function => {
+                let store = self.store.clone();
+                let order = blocking(move || store.put_order(&order).map(|()| order)).await??;
+                self.send_job(Batch::job(order, name)).await
+            }
             EntryKind::Search => self.send_job(Foreign::job(order, name)).await,
         }
     }

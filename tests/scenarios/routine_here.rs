@@ -32,6 +32,11 @@ def run(n):
     time.sleep(0.01)
     return n * n
 
+def flaky(n):
+    if n % 5 == 0 and not os.path.exists(os.path.join(FOLDER, "repaired")):
+        raise ValueError(f"{n} fails")
+    return n
+
 def held(name):
     while not os.path.exists(os.path.join(FOLDER, name)):
         time.sleep(0.01)
@@ -54,7 +59,7 @@ struct Place(TempDir);
 impl Place {
     fn new() -> Self {
         let place = Self(tempfile::tempdir().unwrap());
-        for (name, entry) in [("square", "run"), ("area", "area"), ("held", "held")] {
+        for (name, entry) in [("square", "run"), ("area", "area"), ("held", "held"), ("flaky", "flaky")] {
             let description = format!("name = '{name}'\nversion = '1.0'\nentry = 'module:{entry}'");
             write_routine(&place.path().join(name), &description, place.path(), MODULE);
             assert_eq!(place.run(&["deploy", name]).code, 0);
@@ -390,6 +395,54 @@ with routines.here("--workers", "1") as r:
 "#;
     let ended = Running::begin(place.prepared(client(&[script])), place.path()).unwrap().end().unwrap();
     assert_eq!(ended.code, 0, "{}", ended.err);
+}
+
+#[test]
+fn rerun_repeats_failed_calls_once_with_their_indices() {
+    let place = Place::new();
+    let script = r#"
+import routines
+
+def refused(job, part):
+    try:
+        job.rerun()
+    except routines.RequestError as error:
+        assert error.status == 409 and part in str(error), error
+    else:
+        raise AssertionError("it is refused")
+
+with routines.here("--workers", "2") as r:
+    job = r.starmap("flaky@1.0", routines.product(n=range(12)))
+    sum = r.map("flaky@1.0", range(12), reduce=["sum"], by=0)
+    assert [result.index for result in job.results() if result.error] == [0, 5, 10]
+    again = job.rerun()
+    assert again.id != job.id and job.rerun().id == again.id
+    assert [(result.index, result.error.kind) for result in again.results()] == [(0, "user"), (5, "user"), (10, "user")]
+    assert again.status()["calls"] == 3
+    sum.wait()
+    open("repaired", "w").close()
+    last = again.rerun()
+    assert [(result.index, result.value) for result in last.results()] == [(0, 0), (5, 5), (10, 10)]
+    assert sum.rerun().groups() == [{"by": {"0": n}, "sum": n} for n in (0, 5, 10)]
+    refused(last, "has no failed calls")
+    held = r.map("held@1.0", ["open"])
+    refused(held, "results once it is successful")
+    held.cancel()
+"#;
+    let ended = Running::begin(place.prepared(client(&[script])), place.path()).unwrap().end().unwrap();
+    assert_eq!(ended.code, 0, "{}", ended.err);
+    let repaired = place.path().join("repaired");
+    fs::remove_file(&repaired).unwrap();
+    let failed = place.run(&["map", "flaky@1.0", "--range", "-3..7", "--state", "state"]);
+    assert!(failed.code == 1 && failed.err.contains("routines rerun j-0000000000"), "{}", failed.err);
+    fs::write(repaired, "").unwrap();
+    for _ in 0..2 {
+        let again = place.run(&["rerun", "j-0000000000", "--state", "state"]);
+        let expected = "{\"index\":3,\"value\":0}\n{\"index\":8,\"value\":5}\n";
+        assert_eq!((again.code, &*again.out), (0, expected), "{}", again.err);
+    }
+    let none = place.run(&["rerun", "j-0000000009", "--state", "state"]);
+    assert!(none.code != 0 && none.err.contains("no job j-0000000009"), "{none:?}");
 }
 
 #[test]

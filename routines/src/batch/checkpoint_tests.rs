@@ -88,7 +88,13 @@ impl Case {
         let space = Space::List(arguments.iter().map(|&argument| argument.to_owned()).collect());
         let key = format!("{:032x}", rand::random::<u128>());
         Self {
-            order: Order { digest: package.digest.clone(), key, space, reduce: Reduce::default() },
+            order: Order {
+                digest: package.digest.clone(),
+                key,
+                space,
+                reduce: Reduce::default(),
+                only: None,
+            },
             package,
         }
     }

@@ -107,7 +107,7 @@ impl<P: Platform> Batch<P> {
 
 impl Batch {
     pub(crate) fn job(order: Order, name: String) -> Job<Self> {
-        Job::new(Self::of(order.space.len()), order).kind(KIND).name(name)
+        Job::new(Self { open: order.calls(), ..Self::of(0) }, order).kind(KIND).name(name)
     }
 
     /// Works until the task is complete or interrupted.
@@ -150,7 +150,7 @@ impl Batch {
             let answered = live.wait(self, order, wait)?;
             waits = if answered == 0 { waits + 1 } else { 0 };
             cx.worked(answered);
-            cx.progressed(answered as f64 / order.space.len().max(1) as f64);
+            cx.progressed(answered as f64 / order.len().max(1) as f64);
         }
     }
 
@@ -165,8 +165,7 @@ impl Batch {
 impl Task for Batch {
     type Shared = Order;
     type Output = Tally;
-    const HOOKS: Hooks<Self> =
-        Hooks::<Self>::new().companion(|order| Some(Calls::companion(order.space.len())));
+    const HOOKS: Hooks<Self> = Hooks::<Self>::new().companion(|order| Some(Calls::companion(order.len())));
 
     fn search(&mut self, cx: &mut Context<'_, Self>) -> Outcome {
         self.work(cx).unwrap_or_else(|reason| {

@@ -51,6 +51,11 @@ impl Access {
         self.build.release(NAME, VERSION)
     }
 
+    /// Returns whether jobs survive this process.
+    pub(super) fn keeps_jobs(&self) -> bool {
+        self.cluster.has_servers() || self.here.keeps_jobs()
+    }
+
     /// Connects, and calls `with` with the service until it has ended or Ctrl-C arrives.
     pub(super) fn run<T>(
         &self,
@@ -109,15 +114,14 @@ impl Access {
         done
     }
 
-    /// Submits a job and waits for it; prints the outcomes by `show`, unless they are reduced.
+    /// Submits a job by `succeed`, which waits for it; prints the outcomes by `show`, unless they are reduced.
     pub(super) fn outcomes(
         &self,
-        routine: &str,
-        work: Work,
+        succeed: impl AsyncFnOnce(&Service) -> Result<Ran, Failure>,
         show: impl FnMut(&Ran, &str) -> Result<(), Failure>,
     ) -> Result<Ran, Failure> {
         self.run(Level::Warn, async |service, _| {
-            let ran = self.succeed(&service, routine, work).await?;
+            let ran = succeed(&service).await?;
             if ran.reduced.is_some() || ran.groups.is_some() {
                 return Ok(ran);
             }
@@ -143,7 +147,17 @@ impl Access {
         } else {
             (work, None)
         };
-        let (id, is_new) = service.submit(routine, work, key.as_deref()).await?;
+        let submitted = service.submit(routine, work, key.as_deref()).await?;
+        self.ended(service, submitted, is_name(routine)).await
+    }
+
+    /// Waits until a job, which may be new, is successful. `is_latest`: the command names no version.
+    pub(super) async fn ended(
+        &self,
+        service: &Service,
+        (id, is_new): (JobId, bool),
+        is_latest: bool,
+    ) -> Result<Ran, Failure> {
         if let Some(other) = service.other_build(&id, &self.release()?).await? {
             return Err(Failure::usage(format!(
                 "job {id} was submitted by another build of {NAME} ({other}), and only that build continues it: use it, or \
@@ -152,8 +166,8 @@ impl Access {
         }
         service.wait(&id).await?;
         let status = service.status(&id).await?;
-        if is_name(routine) {
-            note(&format!("{routine} is {}", status.routine));
+        if let Some((name, _)) = status.routine.split_once('@').filter(|_| is_latest) {
+            note(&format!("{name} is {}", status.routine));
         }
         if status.state == SUCCESSFUL {
             let failed = status.tally.iter().flat_map(|tally| tally.failed.values()).sum();

@@ -10,6 +10,7 @@
 //! | `GET /v1/jobs/J/results` with `Accept: application/x-ndjson` | all results from the index, one line each |
 //! | `GET /v1/jobs/J/results` of a search | its result |
 //! | `POST /v1/jobs/J/cancel` | the state |
+//! | `POST /v1/jobs/J/rerun` | 201 with the state of a new job of the failed calls; 200 if there is one |
 //! | `POST /v1/routines/NAME[@VERSION]/call {argument}` | the result of one direct call |
 //! | `GET /v1/routines[?q=WORDS&tag=TAG&cursor=CURSOR&limit=N]` | a page of routines, sorted by name and version |
 //! | `GET /v1/routines/NAME@VERSION` | the digest and the signature |
@@ -130,6 +131,7 @@ fn documented() -> (Router<Gateway>, OpenApi) {
         .routes(routes!(results))
         .routes(routes!(events::events))
         .routes(routes!(cancel))
+        .routes(routes!(rerun))
         .routes(routes!(find))
         .routes(routes!(routine))
         .routes(routes!(call))
@@ -176,16 +178,16 @@ async fn submit(
             ServiceError::Invalid("an Idempotency-Key has 1 to 256 visible characters".to_owned())
         })
     });
-    let (id, is_new) = gateway.service.submit(&routine, work, key.transpose()?).await?;
-    let code = if is_new { StatusCode::CREATED } else { StatusCode::OK };
-    job(&gateway, code, &id).await
+    let submitted = gateway.service.submit(&routine, work, key.transpose()?).await?;
+    job(&gateway, submitted).await
 }
 
-/// Returns the state of a job with its place.
-async fn job(gateway: &Gateway, code: StatusCode, id: &JobId) -> Result<Response, Problem> {
+/// Returns the state of a job, which may be new, with its place.
+async fn job(gateway: &Gateway, (id, is_new): (JobId, bool)) -> Result<Response, Problem> {
+    let code = if is_new { StatusCode::CREATED } else { StatusCode::OK };
     let place = HeaderValue::from_str(&format!("/v1/jobs/{id}"));
     let place = place.map_err(|error| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;
-    Ok((code, [(header::LOCATION, place)], Json(gateway.service.status(id).await?)).into_response())
+    Ok((code, [(header::LOCATION, place)], Json(gateway.service.status(&id).await?)).into_response())
 }
 
 #[utoipa::path(
@@ -342,6 +344,28 @@ async fn cancel(
     let id = parse(&job)?;
     gateway.service.cancel(&id, "cancelled by a request").await?;
     Ok(Json(gateway.service.status(&id).await?).into_response())
+}
+
+#[utoipa::path(
+    post,
+    path = "/v1/jobs/{job}/rerun",
+    params(("job" = String, Path)),
+    request_body(content = Option<serde_json::Value>),
+    responses(
+        (status = 201, body = Status, headers(("location" = String))),
+        (status = 200, body = Status, headers(("location" = String)), description = "The existing job."),
+        Refused::<400>, Refused::<404>, Refused::<409>, Refused::<415>, Refused::<500>, Refused::<503>,
+    )
+)]
+async fn rerun(
+    State(gateway): State<Gateway>,
+    job: Result<Path<String>, PathRejection>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let Path(of) = job?;
+    check_type(&headers)?;
+    let submitted = gateway.service.rerun(&parse(&of)?).await?;
+    self::job(&gateway, submitted).await
 }
 
 /// The parameters of a query for routines.

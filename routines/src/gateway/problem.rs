@@ -44,7 +44,7 @@ impl From<ServiceError> for Problem {
                 (StatusCode::PAYLOAD_TOO_LARGE, false)
             }
             ServiceError::NotOver { .. } => (StatusCode::CONFLICT, true),
-            ServiceError::NoResults { .. } => (StatusCode::CONFLICT, false),
+            ServiceError::NoResults { .. } | ServiceError::NoFailures(_) => (StatusCode::CONFLICT, false),
             ServiceError::Busy | ServiceError::NoNode => (StatusCode::SERVICE_UNAVAILABLE, true),
             ServiceError::KeyTaken(_) => (StatusCode::UNPROCESSABLE_ENTITY, false),
             ServiceError::Store(_)

@@ -23,6 +23,10 @@ const MANIFEST: &str = "manifest.json";
 
 const SEGMENT: &str = ".seg";
 
+/// The number of results that are read at a time, and of their bytes.
+const PART: usize = 10_000;
+const PART_BYTES: usize = 1 << 20;
+
 #[derive(Debug, Serialize, Deserialize)]
 struct Manifest {
     count: u64,
@@ -104,6 +108,19 @@ impl Results {
         }
         places.sort_unstable_by_key(|(index, ..)| *index);
         Ok(Self { objects, segments: names, places })
+    }
+
+    /// Returns the indices of the failed calls.
+    pub(crate) fn failed(&self) -> Result<Ranges, ResultsError> {
+        let (mut failed, mut from) = (Ranges::default(), 0);
+        loop {
+            let lines = self.lines(from, PART, PART_BYTES)?;
+            let Some(last) = lines.last() else { return Ok(failed) };
+            from = last.index + 1;
+            let is_error =
+                |line: &&Line| line.json.split_once(',').is_some_and(|(_, it)| it.starts_with("\"error\""));
+            lines.iter().filter(is_error).for_each(|line| failed.insert(line.index..line.index + 1));
+        }
     }
 
     pub(crate) fn len(&self) -> usize {

@@ -6,6 +6,7 @@
 //! | `packages/DIGEST.tar` | the files of a package | once, by `deploy` |
 //! | `descriptions/DIGEST.toml` | the description of a package, for lists | by each `deploy`, with the same content |
 //! | `names/NAME@VERSION` | the digest of the package | once, by `deploy` |
+//! | `jobs/KEY/order.json` | the routine and the arguments of a job of calls | once, before it is submitted |
 //! | `jobs/KEY/WRITER-NUMBER.seg` | results of a job | once, by a node |
 //! | `jobs/KEY/manifest.json` | the results that count | once, by the first reader after the end |
 //! | `values/ID` | a large argument or result of a direct call | once; removed by its caller, or after a day |
@@ -31,13 +32,19 @@ pub(crate) use self::{
     segment::Outcome,
     writer::Writer,
 };
-use crate::package::{Description, Package, PackageError, is_name};
+use crate::{
+    order::Order,
+    package::{Description, Package, PackageError, is_name},
+};
 
 /// The name of the label of nodes; its value is the id of the store.
 const LABEL: &str = "routines-store";
 
 /// The name of the label of nodes and gateways.
 const DIRECT_LABEL: &str = "routines-direct";
+
+/// The name of the order of a job in its folder.
+const ORDER: &str = "order.json";
 
 /// The length of a digest in hexadecimal digits.
 const DIGEST_DIGITS: usize = 64;
@@ -99,6 +106,22 @@ impl Store {
     /// Returns the name of the folder of a job's results.
     pub(crate) fn job(key: &str) -> String {
         format!("jobs/{key}")
+    }
+
+    /// Writes the order of a job, from which its failed calls can be repeated.
+    pub(crate) fn put_order(&self, order: &Order) -> Result<(), StoreError> {
+        let name = format!("{}/{ORDER}", Self::job(&order.key));
+        let text = serde_json::to_vec(order).map_err(io::Error::from);
+        let written = text.and_then(|text| self.objects.put(&name, text));
+        written.map_err(|error| StoreError::Io { name, error })
+    }
+
+    /// Reads the order of a job.
+    pub(crate) fn order(&self, key: &str) -> Result<Order, StoreError> {
+        let name = format!("{}/{ORDER}", Self::job(key));
+        let text = self.objects.get(&name);
+        let order = text.and_then(|text| serde_json::from_slice(&text).map_err(io::Error::from));
+        order.map_err(|error| StoreError::Io { name, error })
     }
 
     /// Writes a package into the store. Its name and version are permanent.

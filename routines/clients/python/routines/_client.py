@@ -323,6 +323,10 @@ class Job:
         """Cancels the job."""
         self._client._ask("POST", f"{self._path()}/cancel")
 
+    def rerun(self) -> Job:
+        """Starts a job of the failed calls of this one, which is over. Their indices remain. It is started once."""
+        return Job(self._client, self._client._ask("POST", f"{self._path()}/rerun")["job"])
+
     def _path(self) -> str:
         return f"/v1/jobs/{quote(self.id, safe='')}"
 
