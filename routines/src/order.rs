@@ -19,6 +19,11 @@ pub(crate) struct Order {
 }
 
 impl Order {
+    /// Returns the order of all calls of a space.
+    pub(crate) fn new(digest: String, key: String, space: Space, reduce: Reduce) -> Self {
+        Self { digest, key, space, reduce, only: None }
+    }
+
     /// Returns the calls of the job.
     pub(crate) fn calls(&self) -> Ranges {
         self.only.clone().unwrap_or_else(|| (0..self.space.len()).into())

@@ -151,7 +151,7 @@ impl Numbers {
                     bins.shown(|place| self.bins.get(&place).copied().unwrap_or_default())
                 }
             };
-            (wanted.name().to_owned(), value)
+            (wanted.name(), value)
         });
         shown.collect()
     }

@@ -152,19 +152,12 @@ impl Reduction {
         }
     }
 
-    /// Returns the name of the result.
-    pub(crate) fn name(&self) -> &'static str {
-        match self {
-            Self::Sum => "sum",
-            Self::Mean => "mean",
-            Self::Min => "min",
-            Self::Max => "max",
-            Self::Argmin => "argmin",
-            Self::Argmax => "argmax",
-            Self::Count => "count",
-            Self::Topk(_) => "topk",
-            Self::Bottomk(_) => "bottomk",
-            Self::Histogram(_) => "histogram",
+    /// Returns the name of the result, which is the word or the only field in JSON.
+    pub(crate) fn name(&self) -> String {
+        match serde_json::to_value(self) {
+            Ok(Value::String(word)) => word,
+            Ok(Value::Object(fields)) => fields.keys().cloned().collect(),
+            _ => String::new(),
         }
     }
 }

@@ -171,7 +171,7 @@ impl Service {
         };
         let space = checked(&installed, space, Parameters::check_space).await?;
         let space = self.referred(space, kind).await?;
-        let order = Order { digest, key: of_job, space, reduce, only: None };
+        let order = Order::new(digest, of_job, space, reduce);
         Ok((self.send(order, kind, title).await?, true))
     }
 

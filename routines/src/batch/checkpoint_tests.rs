@@ -87,16 +87,7 @@ impl Case {
         fixture().store.deploy(&package).unwrap();
         let space = Space::List(arguments.iter().map(|&argument| argument.to_owned()).collect());
         let key = format!("{:032x}", rand::random::<u128>());
-        Self {
-            order: Order {
-                digest: package.digest.clone(),
-                key,
-                space,
-                reduce: Reduce::default(),
-                only: None,
-            },
-            package,
-        }
+        Self { order: Order::new(package.digest.clone(), key, space, Reduce::default()), package }
     }
 
     fn live(&self, counts: &Arc<Counts>) -> Live<Node> {

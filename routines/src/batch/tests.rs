@@ -88,8 +88,7 @@ impl Run {
         let package = package(folder, MODULE, entry, more);
         store.deploy(&package).unwrap();
         let key = format!("{:032x}", rand::random::<u128>());
-        let order =
-            Order { digest: package.digest.clone(), key, space, reduce: Reduce::default(), only: None };
+        let order = Order::new(package.digest.clone(), key, space, Reduce::default());
         Self { package, order }
     }
 
@@ -235,13 +234,7 @@ fn routine_that_cannot_be_loaded_fails_job_with_traceback() {
     let Fixture { folder, store } = fixture();
     let package = package(folder, "import no_such_module\n", "square", "");
     store.deploy(&package).unwrap();
-    let order = Order {
-        digest: package.digest,
-        key: "k".to_owned(),
-        space: range(5),
-        reduce: Reduce::default(),
-        only: None,
-    };
+    let order = Order::new(package.digest, "k".to_owned(), range(5), Reduce::default());
     let failed = Batch::job(order, "test".to_owned()).run().unwrap_err();
     let text = failed.to_string();
     assert!(matches!(failed, JobError::Failed { .. }) || text.contains("no_such_module"), "{text}");
@@ -305,13 +298,7 @@ fn split_gives_away_half_of_open_calls() {
     batch.crashed = [(1, 1), (8, 2)].into();
     batch.careful = 6;
     batch.checkpoint = Some(Checkpoint { index: 6, state: vec![1] });
-    let order = Order {
-        digest: String::new(),
-        key: String::new(),
-        space: range(9),
-        reduce: Reduce::default(),
-        only: None,
-    };
+    let order = Order::new(String::new(), String::new(), range(9), Reduce::default());
     let given = batch.split(&order).unwrap();
     assert_eq!((batch.open, given.open), (Ranges::from(0..5), Ranges::from(5..9)));
     assert_eq!((batch.crashed, given.crashed), ([(1, 1)].into(), [(8, 2)].into()));
@@ -326,13 +313,12 @@ fn runtime_restarts_after_its_number_of_calls() {
     let Fixture { folder, store } = fixture();
     let package = package(folder, module, "run", "reuse = 1");
     store.deploy(&package).unwrap();
-    let order = Order {
-        digest: package.digest.clone(),
-        key: format!("{:032x}", rand::random::<u128>()),
-        space: range(8),
-        reduce: Reduce::default(),
-        only: None,
-    };
+    let order = Order::new(
+        package.digest.clone(),
+        format!("{:032x}", rand::random::<u128>()),
+        range(8),
+        Reduce::default(),
+    );
     let run = Run { package, order };
     let (_, outcomes) = run.run(run.job());
     let processes: std::collections::BTreeSet<u64> =

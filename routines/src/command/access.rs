@@ -21,12 +21,8 @@ use crate::{
     order::Work,
     package::is_name,
     service::{SUCCESSFUL, Service, Status},
-    store::Store,
+    store::{PART, PART_BYTES, Store},
 };
-
-/// The number of results that are read at a time.
-const PART: usize = 10_000;
-const PART_BYTES: usize = 1 << 20;
 
 /// The options of commands that submit jobs.
 #[derive(Debug, Args)]

@@ -52,8 +52,7 @@ fn calls_of_a_job_read_resources_as_local_files() {
     store.delete_resource("job-gone").unwrap();
     let key = format!("{:032x}", rand::random::<u128>());
     let space = Space::List(arguments);
-    let order =
-        Order { digest: package.digest, key: key.clone(), space, reduce: Reduce::default(), only: None };
+    let order = Order::new(package.digest, key.clone(), space, Reduce::default());
     let report = Batch::job(order, "test".to_owned()).nodes(2).workers(2).run().unwrap();
     assert_eq!(report.output.ended, CALLS + 1);
     let results = Results::open(store.objects.clone(), &Store::job(&key), CALLS + 1).unwrap();

@@ -76,7 +76,7 @@ fn order(package: &Package, argument: &Value) -> Order {
     fixture().store.deploy(package).unwrap();
     let key = format!("{:032x}", rand::random::<u128>());
     let space = Space::List(vec![argument.to_string()]);
-    Order { digest: package.digest.clone(), key, space, reduce: Reduce::default(), only: None }
+    Order::new(package.digest.clone(), key, space, Reduce::default())
 }
 
 fn example(name: &str) -> Package {

@@ -24,8 +24,8 @@ const MANIFEST: &str = "manifest.json";
 const SEGMENT: &str = ".seg";
 
 /// The number of results that are read at a time, and of their bytes.
-const PART: usize = 10_000;
-const PART_BYTES: usize = 1 << 20;
+pub(crate) const PART: usize = 10_000;
+pub(crate) const PART_BYTES: usize = 1 << 20;
 
 #[derive(Debug, Serialize, Deserialize)]
 struct Manifest {

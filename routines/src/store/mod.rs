@@ -28,7 +28,7 @@ use thiserror::Error;
 
 pub(crate) use self::{
     body::Body,
-    manifest::{Line, Results, ResultsError},
+    manifest::{Line, PART, PART_BYTES, Results, ResultsError},
     segment::Outcome,
     writer::Writer,
 };
