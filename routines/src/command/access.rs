@@ -171,8 +171,9 @@ impl Access {
             return Ok(Ran { job: id, routine, reduced, groups, failed });
         }
         let reason = status.reason.unwrap_or_default();
+        let is_kept = !is_new && self.here.keeps_jobs();
         let remedy =
-            if is_new { "" } else { ". It was submitted earlier: use another directory to start over" };
+            if is_kept { ". It was submitted earlier: use another directory to start over" } else { "" };
         Err(Failure::failed(format!("job {id} is {}: {reason}{remedy}", status.state)))
     }
 }
