@@ -44,9 +44,9 @@ pub(crate) fn key_of(key: &str) -> String {
     derived("routines 2026 idempotency key", key)
 }
 
-/// Returns the key of the job that repeats the failed calls of one with this key.
-pub(crate) fn rerun_key_of(key: &str) -> String {
-    derived("routines 2026 rerun", key)
+/// Returns the key of a job that repeats the failed calls of one with this key.
+pub(crate) fn rerun_key_of(key: &str, number: u32) -> String {
+    derived("routines 2026 rerun", &format!("{key} {number}"))
 }
 
 fn derived(context: &str, key: &str) -> String {

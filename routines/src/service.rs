@@ -1,6 +1,7 @@
 //! Jobs of routines: submission, state, results. The gateway and the commands use it.
 
 mod arguments;
+mod rerun;
 
 use std::{
     collections::HashMap,
@@ -23,7 +24,7 @@ use self::arguments::{check_kind, checked, checked_groups, wrong_kind};
 use crate::{
     NAME,
     batch::Batch,
-    job_name::{Name, job_name, key_of, rerun_key_of},
+    job_name::{Name, job_name, key_of},
     library::{Library, Page, Query},
     mesh::{self, Ended, Spec},
     order::{Order, Work},
@@ -185,28 +186,6 @@ impl Service {
             }
         }
         Ok(None)
-    }
-
-    /// Submits a job of the failed calls of a successful one, with their indices. If there is one, that is returned, and
-    /// not new.
-    pub(crate) async fn rerun(&self, of: &JobId) -> Result<(JobId, bool), ServiceError> {
-        let results = self.results(of).await?;
-        let record = self.client.record(of).await.map_err(|error| missing(error, of))?;
-        let Name { routine, key: of_job, digest, .. } = name_of(&record, of)?;
-        let key = rerun_key_of(of_job);
-        let _one = self.submitting.lock().await;
-        if let Some((id, _)) = self.with_key(&key).await? {
-            return Ok((id, false));
-        }
-        let (store, of_job) = (self.store.clone(), of_job.to_owned());
-        let read = blocking(move || Ok::<_, ServiceError>((store.order(&of_job)?, results.failed()?)));
-        let (order, failed) = read.await??;
-        if failed.is_empty() {
-            return Err(ServiceError::NoFailures(of.clone()));
-        }
-        let title = job_name(&key, Some(failed.len()), digest, routine);
-        let order = Order { key, only: Some(failed), ..order };
-        Ok((self.send(order, EntryKind::Function, title).await?, true))
     }
 
     /// Returns a key that work has in common with the same work of this version of a routine in this store only.

@@ -34,6 +34,8 @@ def run(n):
 
 def flaky(n):
     if n % 5 == 0 and not os.path.exists(os.path.join(FOLDER, "repaired")):
+        while os.path.exists(os.path.join(FOLDER, "slow")):
+            time.sleep(0.01)
         raise ValueError(f"{n} fails")
     return n
 
@@ -401,6 +403,7 @@ with routines.here("--workers", "1") as r:
 fn rerun_repeats_failed_calls_once_with_their_indices() {
     let place = Place::new();
     let script = r#"
+import os
 import routines
 
 def refused(job, part):
@@ -420,8 +423,14 @@ with routines.here("--workers", "2") as r:
     assert [(result.index, result.error.kind) for result in again.results()] == [(0, "user"), (5, "user"), (10, "user")]
     assert again.status()["calls"] == 3
     sum.wait()
+    open("slow", "w").close()
+    cancelled = again.rerun()
+    cancelled.cancel()
+    assert cancelled.wait()["state"] == "cancelled"
+    os.remove("slow")
     open("repaired", "w").close()
     last = again.rerun()
+    assert last.id != cancelled.id
     assert [(result.index, result.value) for result in last.results()] == [(0, 0), (5, 5), (10, 10)]
     assert sum.rerun().groups() == [{"by": {"0": n}, "sum": n} for n in (0, 5, 10)]
     refused(last, "has no failed calls")

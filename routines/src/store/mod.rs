@@ -110,15 +110,20 @@ impl Store {
 
     /// Writes the order of a job, from which its failed calls can be repeated.
     pub(crate) fn put_order(&self, order: &Order) -> Result<(), StoreError> {
-        let name = format!("{}/{ORDER}", Self::job(&order.key));
+        let name = self::order(&order.key);
         let text = serde_json::to_vec(order).map_err(io::Error::from);
         let written = text.and_then(|text| self.objects.put(&name, text));
         written.map_err(|error| StoreError::Io { name, error })
     }
 
+    pub(crate) fn has_order(&self, key: &str) -> Result<bool, StoreError> {
+        let name = order(key);
+        self.objects.exists(&name).map_err(|error| StoreError::Io { name, error })
+    }
+
     /// Reads the order of a job.
     pub(crate) fn order(&self, key: &str) -> Result<Order, StoreError> {
-        let name = format!("{}/{ORDER}", Self::job(key));
+        let name = order(key);
         let text = self.objects.get(&name);
         let order = text.and_then(|text| serde_json::from_slice(&text).map_err(io::Error::from));
         order.map_err(|error| StoreError::Io { name, error })
@@ -179,6 +184,10 @@ impl Store {
         let (archive, _) = self.objects.download(&name).map_err(|error| missing(digest, name, error))?;
         Ok(Package::unpack(archive, digest, within)?)
     }
+}
+
+fn order(key: &str) -> String {
+    format!("{}/{ORDER}", Store::job(key))
 }
 
 fn archive(digest: &str) -> String {
