@@ -21,7 +21,7 @@ pub(crate) struct JobRequest {
     /// The numbers to compute from the results.
     #[serde(default)]
     reduce: Vec<Value>,
-    /// The calls with equal values of these arguments are a group, for which the numbers are computed.
+    /// The numbers are computed for each group of calls with equal values of these arguments.
     by: Option<Value>,
     /// The argument of a search.
     argument: Option<Box<RawValue>>,
