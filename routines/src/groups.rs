@@ -89,7 +89,9 @@ impl Selector {
             // The only argument.
             (Self::Position(at), value) => (*at == 0).then_some(value),
         };
-        let value = value.ok_or_else(|| format!("there is no argument {self}, which `by` requests"))?;
+        let value = value.ok_or_else(|| {
+            format!("there is no argument {self}, which `by` requests: give it in each call")
+        })?;
         Scalar::of(value).map_err(|reason| format!("{self} {reason}"))
     }
 }
@@ -162,7 +164,9 @@ pub(crate) fn count(space: &Space, by: &[Selector], most: u64) -> Result<u64, St
         return distinct((0..space.len()).map(|index| key(space, index, by)), most);
     };
     by.iter().try_fold(1_u64, |groups, by| {
-        let axis = axes.axis(by).ok_or_else(|| format!("there is no axis {by}, which `by` requests"))?;
+        let axis = axes.axis(by).ok_or_else(|| {
+            format!("there is no axis {by}, which `by` requests: select an axis of the product")
+        })?;
         let values = (0..axis.len()).map(|at| {
             let value = Scalar::of(&parsed(&axis.argument(at)?)?);
             value.map_err(|reason| format!("value {at} of the axis {by} {reason}"))
