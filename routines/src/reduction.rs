@@ -17,6 +17,9 @@ const JSON: &str = "a word such as \"sum\", {\"topk\": K}, {\"bottomk\": K} or {
                     \"bins\": N}}";
 const OPTION: &str = "a word such as sum, topk=K, bottomk=K or histogram=FROM:TO:BINS";
 
+/// The maximum number of reductions of a job: there are ten.
+const REDUCTIONS_MAX: usize = 10;
+
 /// The maximum number of largest or smallest results.
 const K_MAX: u64 = 1_000;
 
@@ -116,8 +119,14 @@ impl Reduction {
     /// Checks that the results have different names.
     ///
     /// # Errors
-    /// If a reduction is requested with two parameters.
+    /// If there are too many, or a reduction is requested with two parameters.
     fn check_names(list: &[Self]) -> Result<(), String> {
+        if list.len() > REDUCTIONS_MAX {
+            return Err(format!(
+                "`reduce` has {} numbers: give each of the {REDUCTIONS_MAX} once",
+                list.len()
+            ));
+        }
         let is_other = |one: &Self, other: &Self| one != other && one.name() == other.name();
         let twice = list.iter().enumerate().find(|(at, one)| list[..*at].iter().any(|it| is_other(it, one)));
         twice.map_or(Ok(()), |(at, one)| {
@@ -255,6 +264,8 @@ mod tests {
             assert!(refused.contains("`reduce[1]`") && refused.contains(part), "{json}: {refused}");
         }
         let twice = vec![Reduction::Topk(1), Reduction::Sum, Reduction::Topk(2)];
+        let many = vec![Reduction::Sum; 11];
+        assert!(Reduce::new(many, Vec::new()).unwrap_err().contains("11 numbers"));
         assert!(Reduce::new(twice, Vec::new()).unwrap_err().contains("`reduce[2]` repeats topk"));
         for text in ["topk=x", "topk", "topk=", "histogram=0:1", "histogram=0:1:2:3", "sum=1", "median"] {
             let refused = text.parse::<Reduction>().unwrap_err();
