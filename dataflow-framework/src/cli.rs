@@ -236,6 +236,13 @@ struct NodeOptions {
     /// the user of the node may write. Not with submit
     #[arg(long, value_name = "DIR")]
     publish_to: Option<PathBuf>,
+    /// Keep the outputs of cached tasks in this folder, or in this folder of a store such as `s3://BUCKET/cache`, and take them
+    /// from there instead of running the calls. Not with submit: the nodes have their own
+    #[arg(long, value_name = "DIR|URI", env = "DATAFLOW_CACHE")]
+    cache: Option<String>,
+    /// Use only entries of the cache that this build of the program has written
+    #[arg(long, requires = "cache")]
+    cache_strict: bool,
 }
 
 fn store(text: &str) -> Result<u64, String> {
@@ -244,9 +251,11 @@ fn store(text: &str) -> Result<u64, String> {
 
 impl NodeOptions {
     fn apply(self) -> Result<(), Failure> {
-        let Self { store, work_dir, publish_to } = self;
+        let Self { store, work_dir, publish_to, cache, cache_strict } = self;
+        let cache = Settings { cache, has_strict_cache: cache_strict, ..Settings::default() };
+        cache.apply().map_err(|error| Failure::usage(format!("--cache: {error}")))?;
         // Only that folder can be wrong: the others were parsed, or are created when they are needed.
-        Settings { store_bytes: store, work_dir, publish_dir: publish_to }
+        Settings { store_bytes: store, work_dir, publish_dir: publish_to, ..Settings::default() }
             .apply()
             .map_err(|error| Failure::usage(format!("--publish-to {error}")))
     }

@@ -61,10 +61,15 @@ impl Hashing {
 
     /// Returns the number of bytes, and half of the BLAKE3 hash.
     pub(crate) fn done(self) -> (u64, u128) {
-        let mut half = [0; 16];
-        half.copy_from_slice(&self.hasher.finalize().as_bytes()[..16]);
-        (self.bytes, u128::from_le_bytes(half))
+        (self.bytes, half(self.hasher.finalize().as_bytes()))
     }
+}
+
+/// Returns half of a BLAKE3 hash.
+pub(crate) fn half(hash: &[u8; 32]) -> u128 {
+    let mut half = [0; 16];
+    half.copy_from_slice(&hash[..16]);
+    u128::from_le_bytes(half)
 }
 
 impl Writer for &mut Hashing {

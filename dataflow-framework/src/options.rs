@@ -58,6 +58,15 @@ pub struct Options {
     /// again. Up to 64 KiB are stored with the job itself; a larger output is stored on two nodes, and if both are
     /// lost, the program fails.
     pub nondeterministic: bool,
+    /// Whether the output of a call is kept in the cache of the node ([`Settings::cache`](crate::Settings::cache)), and
+    /// taken from there instead of running the call, also by later programs: `#[task(cached)]`. A node without a cache
+    /// runs the call.
+    ///
+    /// The output is found by the code of the task and the content of its arguments. Functions that the task calls, types,
+    /// external programs and files that are no arguments do not count: after such a change, set another version of the
+    /// task, `#[task(cached = "v2")]`. The task makes no calls itself, and is neither an [`effect`](Self::effect) nor
+    /// [`nondeterministic`](Self::nondeterministic).
+    pub cached: bool,
 }
 
 /// The effect of a call's failure after the last retry.
@@ -102,6 +111,7 @@ impl Options {
         everywhere: false,
         effect: false,
         nondeterministic: false,
+        cached: false,
     };
 
     /// Returns whether a call is never run again after it has completed.
@@ -231,6 +241,13 @@ macro_rules! __options {
             #[must_use]
             $($visible)* fn nondeterministic(mut self) -> Self {
                 self.options.nondeterministic = true;
+                self
+            }
+
+            /// Takes the output of the call from the cache of its node, and keeps it there.
+            #[must_use]
+            $($visible)* fn cached(mut self) -> Self {
+                self.options.cached = true;
                 self
             }
         }

@@ -2,10 +2,15 @@
 
 use std::{io, path::PathBuf};
 
-use crate::{file::set_work_dir, node::set_store, program::set_publish_dir};
+use crate::{
+    cache::{Cache, set_cache},
+    file::set_work_dir,
+    node::set_store,
+    program::set_publish_dir,
+};
 
 /// The settings of the nodes of this process: [`Workflow::settings`](crate::Workflow::settings), or
-/// [`apply`](Self::apply) before a [job](crate::Main::job) runs. The options `--store`, `--work-dir` and `--publish-to` of
+/// [`apply`](Self::apply) before a [job](crate::Main::job) runs. The options `--store`, `--work-dir`, `--publish-to` and `--cache` of
 /// the command line set the same.
 ///
 /// The nodes of a process share its memory, its disk and its permissions, so settings apply to all of them, and the last
@@ -31,6 +36,8 @@ pub struct Settings {
     pub(crate) store_bytes: Option<u64>,
     pub(crate) work_dir: Option<PathBuf>,
     pub(crate) publish_dir: Option<PathBuf>,
+    pub(crate) cache: Option<String>,
+    pub(crate) has_strict_cache: bool,
 }
 
 impl Settings {
@@ -66,17 +73,42 @@ impl Settings {
         Self { publish_dir: Some(folder.into()), ..self }
     }
 
+    /// Sets the cache of the nodes of this process: a folder, which is created when it is needed; or, with the feature
+    /// `stores`, the URI of a folder in a bucket or on a web server, such as `s3://BUCKET/cache`. Outputs of
+    /// [cached](crate::Options::cached) calls are kept there, and found by later programs. Nodes may have different caches,
+    /// or none.
+    ///
+    /// Users and builds may share a cache, if they trust each other's results. Entries are independent files that may be
+    /// removed at any time; a damaged one is not used. If the cache cannot be read or written, calls run without it, after
+    /// one warning.
+    ///
+    /// The default is the environment variable `DATAFLOW_CACHE`, or else no cache.
+    pub fn cache(self, place: impl Into<String>) -> Self {
+        Self { cache: Some(place.into()), ..self }
+    }
+
+    /// Uses only entries of the [cache](Self::cache) that this build of the program has written. Then each change of the
+    /// program repeats all calls, also one of a function that a task calls.
+    pub fn strict_cache(self) -> Self {
+        Self { has_strict_cache: true, ..self }
+    }
+
     /// Applies the settings to this process.
     ///
     /// # Errors
-    /// Fails if the store has no bytes, or the folder for published files does not exist; then no setting is applied.
+    /// Fails if the store has no bytes, the folder for published files does not exist, or the place of the cache is invalid;
+    /// then no setting is applied.
     pub fn apply(self) -> io::Result<()> {
         if self.store_bytes == Some(0) {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "a store of 0 bytes holds nothing"));
         }
+        let cache = self.cache.map(|place| Cache::open(&place, self.has_strict_cache)).transpose()?;
         if let Some(folder) = self.publish_dir {
             set_publish_dir(&folder)
                 .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", folder.display())))?;
+        }
+        if let Some(cache) = cache {
+            set_cache(cache);
         }
         self.store_bytes.inspect(|bytes| set_store(*bytes));
         if let Some(directory) = self.work_dir {

@@ -18,6 +18,8 @@ pub struct TaskDef {
     pub module: &'static str,
     /// The types of its parameters and results.
     pub signature: &'static str,
+    /// The hash of its code and its version, by which the cache detects that the task was [edited](Options::cached).
+    pub code: &'static str,
     /// The options of its calls.
     pub options: Options,
     /// Runs a call.
@@ -52,6 +54,7 @@ pub(crate) const NOT_RUN: TaskDef = TaskDef {
     name: "task",
     module: "tests",
     signature: "",
+    code: "",
     options: Options::DEFAULT,
     run: |_| unreachable!("calls are not run here"),
     default_outputs: None,

@@ -17,7 +17,7 @@ type Change = Box<dyn Fn(&mut Options) + Send + Sync>;
 type Parse = fn(&str) -> Result<Change, String>;
 
 /// The options, with the parsers of their values. The attribute `task` has the same.
-const KNOWN: [(&str, Parse); 15] = [
+const KNOWN: [(&str, Parse); 16] = [
     ("priority", |text| change(text.parse(), |options, priority| options.priority = priority)),
     ("retry", |text| change(text.parse(), |options, retry| options.retry = retry)),
     ("pause", |text| change(humantime::parse_duration(text), |options, pause| options.pause = Some(pause))),
@@ -37,6 +37,7 @@ const KNOWN: [(&str, Parse); 15] = [
     ("memory_max", |text| change(size::parse(text), |options, bytes| options.memory_max = Some(bytes))),
     ("effect", |text| change(text.parse(), |options, effect| options.effect = effect)),
     ("nondeterministic", |text| change(text.parse(), |options, it_is| options.nondeterministic = it_is)),
+    ("cached", |text| change(text.parse(), |options, cached| options.cached = cached)),
 ];
 
 fn change<T: Copy + Send + Sync + 'static, E: fmt::Display>(
@@ -214,6 +215,7 @@ mod tests {
             ("memory_max", "1 GiB"),
             ("effect", "true"),
             ("nondeterministic", "true"),
+            ("cached", "true"),
         ] {
             let text = format!("align.{option}={value}");
             let changes = TaskOptions::parse([&*text], &TASKS).expect("it is an option");
@@ -236,6 +238,7 @@ mod tests {
             memory_max: _,
             effect: _,
             nondeterministic: _,
+            cached: _,
         } = Options::DEFAULT;
     }
 

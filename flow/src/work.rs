@@ -87,6 +87,7 @@ fn task(Kind { name, options, .. }: &Kind) -> &'static TaskDef {
         name: name.clone().leak(),
         module: module_path!(),
         signature: "(Order, &[&File]) -> (Record, File...)",
+        code: "",
         options: *options,
         run: call,
         default_outputs: None,

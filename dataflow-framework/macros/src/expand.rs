@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// Returns the struct and the function of a task.
-pub(crate) fn task(function: &ItemFn, signature: &Signature, options: &Options) -> TokenStream {
+pub(crate) fn task(function: &ItemFn, signature: &Signature, options: &Options, code: &str) -> TokenStream {
     let name = &function.sig.ident;
     let (visible, documented) = (&function.vis, &function.attrs);
     let documented =
@@ -39,6 +39,7 @@ pub(crate) fn task(function: &ItemFn, signature: &Signature, options: &Options) 
                 name: #title,
                 module: ::core::module_path!(),
                 signature: #types,
+                code: #code,
                 options: #options,
                 run: Self::run,
                 default_outputs: #has_default_outputs,

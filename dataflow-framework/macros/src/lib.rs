@@ -3,8 +3,10 @@
 //! A function with the attribute `task` becomes two items of its name: a function that calls the task, and a struct that
 //! holds the task's description, and the options of a call. `signature.rs` reads the function, `expand.rs` writes the
 //! items, `options.rs` and `constraints.rs` read the attribute's arguments, and `methods.rs` makes functions of methods.
+//! `code.rs` hashes the code of a task.
 //! `program.rs` writes the program type and the command line of a function with the attribute `program`.
 
+mod code;
 mod constraints;
 mod expand;
 mod methods;
@@ -44,8 +46,12 @@ pub fn program(arguments: TokenStream, item: TokenStream) -> TokenStream {
 }
 
 fn of_function(function: &ItemFn, options: &options::Options) -> TokenStream {
-    match signature::Signature::read(function) {
-        Ok(signature) => expand::task(function, &signature, options).into(),
+    let signature = signature::Signature::read(function);
+    match signature.and_then(|signature| options.check(&signature).map(|()| signature)) {
+        Ok(signature) => {
+            let code = code::hash(&options.version(), &function.attrs, &function.sig, &function.block);
+            expand::task(function, &signature, options, &code).into()
+        }
         Err(error) => {
             // The function itself stays, so that its uses are no errors, too.
             let error = error.into_compile_error();

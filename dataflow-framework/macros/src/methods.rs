@@ -11,6 +11,7 @@ use syn::{
 };
 
 use crate::{
+    code,
     expand::{self, handles, parameter},
     options::Options,
     signature::Signature,
@@ -111,6 +112,8 @@ impl Method {
                 return Err(Error::new(name.span(), reason));
             }
         }
+        // The function that calls the method would be the same after each change of it.
+        let code = code::hash(&options.version(), &method.attrs, &signature, &method.block);
         let arguments = signature.inputs.iter().map(argument).collect::<Result<Vec<_>>>()?;
         let documented = method.attrs.iter().filter(|attribute| attribute.path().is_ident("doc"));
         let documented: Vec<_> = documented.collect();
@@ -120,6 +123,7 @@ impl Method {
         let function: ItemFn =
             parse2(quote!(#(#documented)* #visible #signature { <#of>::#name(#(#arguments),*) }))?;
         let read = Signature::read(&function)?;
+        options.check(&read)?;
         let (mut declared, mut implemented) = (None, None);
         if let Some(is_mutable) = is_mutable {
             let receiver = if is_mutable { quote!(&mut self) } else { quote!(&self) };
@@ -130,7 +134,7 @@ impl Method {
             declared = Some(quote!(#(#documented)* #head;));
             implemented = Some(quote!(#head { #task(self #(, #arguments)*) }));
         }
-        Ok(Self { task: expand::task(&function, &read, options), declared, implemented, visible })
+        Ok(Self { task: expand::task(&function, &read, options, &code), declared, implemented, visible })
     }
 }
 

@@ -7,17 +7,19 @@ use syn::{
     parse::{Parse, ParseStream},
 };
 
-use crate::constraints;
+use crate::{constraints, signature::Signature};
 
 /// The default options of all calls of a task.
 #[derive(Default)]
 pub(crate) struct Options {
     given: Vec<(Ident, TokenStream)>,
     ignores: bool,
+    /// The version of a cached task: `cached = "v2"`.
+    version: Option<LitStr>,
 }
 
 /// The options, which are fields of `dataflow_framework::Options`.
-const KNOWN: [&str; 15] = [
+const KNOWN: [&str; 16] = [
     "priority",
     "retry",
     "pause",
@@ -33,10 +35,13 @@ const KNOWN: [&str; 15] = [
     "memory_max",
     "effect",
     "nondeterministic",
+    CACHED,
 ];
 
 /// The options without a value.
-const FLAGS: [&str; 3] = ["isolated", "effect", "nondeterministic"];
+const FLAGS: [&str; 4] = ["isolated", "effect", "nondeterministic", CACHED];
+
+const CACHED: &str = "cached";
 
 /// The reactions to a failure, and their names in `dataflow_framework::OnFailure`.
 const ON_FAILURE: [(&str, &str); 4] = [
@@ -55,6 +60,25 @@ impl Options {
 
     pub(crate) fn ignores(&self) -> bool {
         self.ignores
+    }
+
+    /// Returns the version of a cached task, or an empty one.
+    pub(crate) fn version(&self) -> String {
+        self.version.as_ref().map(LitStr::value).unwrap_or_default()
+    }
+
+    /// Refuses options that contradict the types of the function.
+    pub(crate) fn check(&self, signature: &Signature) -> Result<()> {
+        let cached = self.given.iter().find(|(name, _)| name == CACHED);
+        match cached {
+            Some((name, _)) if signature.returned.results.iter().any(|made| made.is_handed_on) => {
+                Err(Error::new(
+                    name.span(),
+                    "a cached task returns its data, not a handle: its calls would not be in the cache",
+                ))
+            }
+            _ => Ok(()),
+        }
     }
 }
 
@@ -108,7 +132,7 @@ fn value(name: &Ident, input: ParseStream<'_>) -> Result<TokenStream> {
 impl Parse for Options {
     fn parse(input: ParseStream<'_>) -> Result<Self> {
         let mut given: Vec<(Ident, TokenStream)> = Vec::new();
-        let mut ignores = false;
+        let (mut ignores, mut given_version) = (false, None);
         while !input.is_empty() {
             let name: Ident = input.parse()?;
             if !KNOWN.iter().any(|known| name == known) {
@@ -121,7 +145,14 @@ impl Parse for Options {
             if given.iter().any(|(before, _)| *before == name) {
                 return Err(Error::new(name.span(), format!("{name} is given twice")));
             }
-            let value = value(&name, input)?;
+            let version = if name == CACHED && input.peek(Token![=]) && input.peek2(LitStr) {
+                input.parse::<Token![=]>()?;
+                Some(input.parse()?)
+            } else {
+                None
+            };
+            let value = if version.is_some() { quote!(true) } else { value(&name, input)? };
+            given_version = given_version.or(version);
             if name == "on_failure" {
                 ignores = value.to_string().ends_with(IGNORE);
             }
@@ -131,11 +162,17 @@ impl Parse for Options {
             }
         }
         let find = |option: &str| given.iter().find(|(name, _)| name == option);
+        let is_set = |option: &str| find(option).is_some_and(|(_, value)| value.to_string() == "true");
+        if let Some((name, _)) = find(CACHED).filter(|_| is_set("effect") || is_set("nondeterministic")) {
+            let reason =
+                "a cached task has no effect and is deterministic: later programs do not run it again";
+            return Err(Error::new(name.span(), reason));
+        }
         match find("pause").or(find("pause_max")) {
             Some((name, _)) if find("retry").is_none() => {
                 Err(Error::new(name.span(), "a pause needs retry, such as retry = 5, pause = \"1 s\""))
             }
-            _ => Ok(Self { given, ignores }),
+            _ => Ok(Self { given, ignores, version: given_version }),
         }
     }
 }
@@ -167,11 +204,13 @@ mod tests {
         assert_eq!(given("isolated, memory_max = \"2 GiB\"").ok(), Some(2));
         assert_eq!(given("isolated = SOME, retry = 2").ok(), Some(2));
         assert_eq!(given("pause = \"1 s\", pause_max = \"1 min\", retry = 5").ok(), Some(3));
+        assert_eq!(given("cached, retry = 2").ok(), Some(2));
+        assert_eq!(given("cached = \"v2\", effect = false").ok(), Some(2));
         for (text, expected) in [
             (
                 "prioritty = 3",
                 "there is no option prioritty; the options are priority, retry, pause, pause_max, on_failure, timeout, cores, \
-                 memory, needs, spread, everywhere, isolated, memory_max, effect, nondeterministic",
+                 memory, needs, spread, everywhere, isolated, memory_max, effect, nondeterministic, cached",
             ),
             (
                 "on_failure = retry",
@@ -190,6 +229,8 @@ mod tests {
                 "\"a b\" is no label: expected a name, or name=value, of letters, digits, - _ . and /",
             ),
             ("spread = true", "expected `,`"),
+            ("cached, nondeterministic", "a cached task has no effect and is deterministic"),
+            ("effect, cached = \"v2\"", "a cached task has no effect and is deterministic"),
             ("memory_max = \"2 gigs\"", "\"2 gigs\" is no size such as"),
             ("retry = 1, retry = 2", "retry is given twice"),
             ("retry", "expected `=`"),

@@ -24,6 +24,7 @@ use super::{
     status,
 };
 use crate::{
+    cache::Cache,
     core::{Capacity, Seen},
     node::{Answer, Coded, Executor, Network, Queue, Room, Store},
     platform::Platform,
@@ -124,15 +125,15 @@ impl WorkflowNode {
             rescue: None,
             last_status: None,
         };
+        let store = Store::limited(Room::of_node());
+        let executor =
+            Executor::new(Arc::clone(&queue), store, Some(Arc::clone(&tasks)), true, &CallsOfTasks);
+        if let Platform::Machine = platform {
+            executor.use_cache(Cache::of_process());
+        }
         Self {
             platform,
-            executor: Arc::new(Executor::new(
-                Arc::clone(&queue),
-                Store::limited(Room::of_node()),
-                Some(Arc::clone(&tasks)),
-                true,
-                &CallsOfTasks,
-            )),
+            executor: Arc::new(executor),
             tasks,
             queue,
             memory: Memory::default(),

@@ -58,7 +58,8 @@ pub(crate) enum Outcome {
     Written {
         /// The sizes of the versions, as far as they are known.
         bytes: Vec<u64>,
-        ns: u64,
+        /// The duration of the run; `None` if they are from the cache of the member.
+        ns: Option<u64>,
     },
     /// The same for a call that does not run again once this is recorded.
     Durable {
@@ -81,6 +82,7 @@ pub(crate) enum Outcome {
 
 /// The way in which a call runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[allow(clippy::struct_excessive_bools, reason = "each is an independent option")]
 pub(crate) struct Manner {
     pub(crate) failing: Failing,
     pub(crate) timeout: Option<Duration>,
@@ -93,6 +95,8 @@ pub(crate) struct Manner {
     /// The idempotency token by which external systems detect a re-executed call, if the call does not run
     /// again once it has completed.
     pub(crate) once_token: Option<u128>,
+    /// Whether the output may come from the cache of the member.
+    pub(crate) is_cached: bool,
 }
 
 impl Manner {

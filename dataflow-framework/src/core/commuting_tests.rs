@@ -47,7 +47,7 @@ fn add(graph: &mut Graph, chain: CallId, id: CallId, part: CallId) {
 }
 
 pub(super) fn complete(graph: &mut Graph, id: CallId) {
-    graph.ended(id, Member::HERE, Outcome::Written { bytes: vec![1], ns: 1_000 });
+    graph.ended(id, Member::HERE, Outcome::Written { bytes: vec![1], ns: Some(1_000) });
 }
 
 /// Returns the newly assigned updates with their inputs, and the facts to be recorded.

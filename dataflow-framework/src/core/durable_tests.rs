@@ -354,7 +354,7 @@ fn all_members_leave_needed_data_goes_to_journal() {
     let mut graph = graph();
     call(&mut graph, 0, &[], Options::DEFAULT);
     let [(member, 0)] = to_do(&mut graph).assigned[..] else { panic!("it can begin") };
-    graph.ended(0, member, Outcome::Written { bytes: vec![8], ns: 1_000_000 });
+    graph.ended(0, member, Outcome::Written { bytes: vec![8], ns: Some(1_000_000) });
     for leaving in [ELSEWHERE, THERE] {
         graph.on_leaving(leaving);
         for (to, copied) in to_do(&mut graph).copied {
@@ -388,7 +388,7 @@ fn all_members_leave_program_stays_until_last_call_completes() {
     let (mut recorded, mut may_go) = (Vec::new(), Vec::new());
     for (member, id) in running {
         assert!(!may_go.contains(&Member::HERE), "the member of the program has left");
-        graph.ended(id, member, Outcome::Written { bytes: vec![8], ns: 1_000_000 });
+        graph.ended(id, member, Outcome::Written { bytes: vec![8], ns: Some(1_000_000) });
         loop {
             let now = to_do(&mut graph);
             if now == ToDo::default() {
@@ -414,7 +414,7 @@ fn all_members_leave_completed_calls_are_recorded_while_one_runs() {
     call(&mut graph, 0, &[], Options::DEFAULT);
     call(&mut graph, 1, &[0], Options::DEFAULT);
     to_do(&mut graph);
-    graph.ended(0, Member::HERE, Outcome::Written { bytes: vec![8], ns: 1_000_000 });
+    graph.ended(0, Member::HERE, Outcome::Written { bytes: vec![8], ns: Some(1_000_000) });
     assert_eq!(to_do(&mut graph).assigned, [(Member::HERE, 1)]);
     graph.on_leaving(Member::HERE);
     let now = to_do(&mut graph);
@@ -429,7 +429,7 @@ fn all_members_leave_completed_calls_are_recorded_while_one_runs() {
 fn read_by_the_program(graph: &mut Graph) {
     call(graph, 0, &[], Options::DEFAULT);
     let [(member, 0)] = to_do(graph).assigned[..] else { panic!("it can begin") };
-    graph.ended(0, member, Outcome::Written { bytes: vec![8], ns: 1_000_000 });
+    graph.ended(0, member, Outcome::Written { bytes: vec![8], ns: Some(1_000_000) });
     if matches!(graph.want(version(0, 0)), Input::Awaited) {
         copy_all(graph);
     }
@@ -437,7 +437,7 @@ fn read_by_the_program(graph: &mut Graph) {
     call(graph, 1, &[0], Options::DEFAULT);
     graph.release(version(0, 0));
     let [(member, 1)] = to_do(graph).assigned[..] else { panic!("it can begin") };
-    graph.ended(1, member, Outcome::Written { bytes: vec![8], ns: 1_000_000 });
+    graph.ended(1, member, Outcome::Written { bytes: vec![8], ns: Some(1_000_000) });
 }
 
 /// Makes all requested copies, and returns the other actions.

@@ -33,7 +33,7 @@ fn complete(graph: &mut Graph, id: CallId, ns: u64) {
     } else {
         OTHER
     };
-    graph.ended(id, member, Outcome::Written { bytes: vec![100], ns });
+    graph.ended(id, member, Outcome::Written { bytes: vec![100], ns: Some(ns) });
 }
 
 #[test]

@@ -27,7 +27,7 @@ pub(super) fn graph_of(workers: impl IntoIterator<Item = u32>) -> Graph {
 
 /// Completes a call, with one small output.
 pub(super) fn written_by(graph: &mut Graph, id: CallId, member: Member) {
-    graph.ended(id, member, Outcome::Written { bytes: vec![8], ns: 1_000_000 });
+    graph.ended(id, member, Outcome::Written { bytes: vec![8], ns: Some(1_000_000) });
 }
 
 /// Returns the newly assigned calls with their members.
@@ -63,7 +63,7 @@ fn graph(workers: u32) -> Graph {
 
 /// Completes a call that has taken one second.
 fn written(graph: &mut Graph, id: CallId) {
-    graph.ended(id, Member::HERE, Outcome::Written { bytes: vec![0], ns: 1_000_000_000 });
+    graph.ended(id, Member::HERE, Outcome::Written { bytes: vec![0], ns: Some(1_000_000_000) });
 }
 
 fn call(graph: &mut Graph, id: CallId, arguments: Vec<Argument>, writes: u32) {
@@ -212,7 +212,7 @@ fn assignments_ahead_depend_on_call_duration() {
         }
         // No duration is known: one call ahead for each worker.
         assert_eq!(assigned(&mut graph), [0, 1, 2, 3]);
-        graph.ended(0, Member::HERE, Outcome::Written { bytes: vec![0], ns });
+        graph.ended(0, Member::HERE, Outcome::Written { bytes: vec![0], ns: Some(ns) });
         assert_eq!(assigned(&mut graph).len() + 3, 2 + ahead);
     }
 }
@@ -228,7 +228,7 @@ fn graph_of_two() -> Graph {
 const THERE: Member = Member(1);
 
 fn written_bytes(graph: &mut Graph, id: CallId, member: Member, bytes: u64) {
-    graph.ended(id, member, Outcome::Written { bytes: vec![bytes], ns: 1_000_000_000 });
+    graph.ended(id, member, Outcome::Written { bytes: vec![bytes], ns: Some(1_000_000_000) });
 }
 
 #[test]

@@ -38,7 +38,7 @@ fn assigned(graph: &mut Graph) -> Vec<(CallId, u32)> {
 }
 
 fn written(graph: &mut Graph, id: CallId, member: u32) {
-    graph.ended(id, Member(member), Outcome::Written { bytes: vec![1_000], ns: 1_000_000_000 });
+    graph.ended(id, Member(member), Outcome::Written { bytes: vec![1_000], ns: Some(1_000_000_000) });
 }
 
 const TWO: Options = Options { cores: 2, ..Options::DEFAULT };

@@ -286,14 +286,24 @@ impl Queues {
             is_timed: observed.is_timed,
             is_isolated,
             memory_max,
+            // Others may have seen the defaults of a call that has failed.
+            is_cached: call.options.cached && !self.is_checked && failing != Failing::HasFailed,
             once_token: call.options.is_durable().then(|| data.journal.token(id, call.mark)),
         }
     }
 
-    pub(super) fn record_duration(&mut self, data: &mut Data, observed: &mut Observed, id: CallId, ns: u64) {
+    /// Records the duration of a call; `None` if its output is from a cache.
+    pub(super) fn record_duration(
+        &mut self,
+        data: &mut Data,
+        observed: &mut Observed,
+        id: CallId,
+        ns: Option<u64>,
+    ) {
         let task = data.calls[&id].task();
-        data.members.took(task, ns);
         self.levels.ended();
+        let Some(ns) = ns else { return observed.of(task).cached += 1 };
+        data.members.took(task, ns);
         observed.of(task).ran(ns);
     }
 

@@ -143,7 +143,7 @@ fn lost_merge_is_repeated_with_same_parts() {
     let (first, _) = started(&mut graph);
     assert_eq!(first, [(100, vec![1, 3])]);
     let on = if graph.known().runs_on(100, other) { other } else { Member::HERE };
-    graph.ended(100, on, Outcome::Written { bytes: vec![1], ns: 1_000 });
+    graph.ended(100, on, Outcome::Written { bytes: vec![1], ns: Some(1_000) });
     started(&mut graph);
     // Its parts are already forgotten, so they are recomputed.
     graph.on_damaged(version(100, 0), on, "it has vanished");
@@ -203,7 +203,7 @@ fn lost_merge_is_repeated_after_other_part_is_restored() {
         started(&mut graph).1.into_iter().for_each(|fact| graph.journalled(fact));
     }
     assert_eq!(started(&mut graph).0, [(FIRST, vec![0, 0])]);
-    graph.ended(FIRST, THERE, Outcome::Written { bytes: vec![1], ns: 1_000 });
+    graph.ended(FIRST, THERE, Outcome::Written { bytes: vec![1], ns: Some(1_000) });
     let (_, decided) = started(&mut graph);
     assert!(matches!(decided[..], [Fact::Merged { call: 101, .. }]), "{decided:?}");
     // The output of the effect is restored for call 1 before the loss of the merge is known.

@@ -175,7 +175,7 @@ impl Run {
             }
             Event::HeardOf(call) => {
                 let Load { ns, bytes, .. } = self.program.loads[&call].clone();
-                self.graph.ended(call, member, Outcome::Written { bytes, ns });
+                self.graph.ended(call, member, Outcome::Written { bytes, ns: Some(ns) });
             }
             Event::HeardOfCopy(version) => self.graph.copied(version, member),
         }

@@ -51,7 +51,7 @@ fn step(graph: &mut Graph, step: Step) {
 }
 
 fn written(graph: &mut Graph, id: CallId, member: Member) {
-    graph.ended(id, member, Outcome::Written { bytes: vec![1_000], ns: 1_000_000 });
+    graph.ended(id, member, Outcome::Written { bytes: vec![1_000], ns: Some(1_000_000) });
 }
 
 #[test]
@@ -110,7 +110,7 @@ fn damaged_data_created_by_task_fails_task() {
     let mut graph = graph([Capacity::of_workers(1)], Options::DEFAULT);
     step(&mut graph, Step::Bring { position: 0, bytes: 1_000, content: 7 });
     graph.on_damaged(made(0), Member::HERE, "its file is gone");
-    graph.ended(PARENT.call, Member::HERE, Outcome::Written { bytes: vec![1_000], ns: 1_000_000 });
+    graph.ended(PARENT.call, Member::HERE, Outcome::Written { bytes: vec![1_000], ns: Some(1_000_000) });
     let failures: Vec<_> = graph.failures().iter().map(ToString::to_string).collect();
     assert_eq!(failures.len(), 1, "{failures:?}");
     assert!(failures[0].starts_with("task `task` (call 0) has failed: "), "{failures:?}");

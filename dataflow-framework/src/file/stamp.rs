@@ -102,7 +102,7 @@ impl File {
     }
 
     /// Returns whether it is a file that every node has, and not one of this process.
-    pub(super) fn is_everywhere(&self) -> bool {
+    pub(crate) fn is_everywhere(&self) -> bool {
         self.folder.is_none()
     }
 

@@ -16,16 +16,14 @@ use nix::{
 };
 use tokio::time::Instant;
 
-use super::{
-    GREETING, Request, Response, is_child,
-    stream::{Broken, receive, receive_value, send, send_value},
-};
+use super::{GREETING, Request, Response, is_child};
 use crate::{
     core::{Assignment, Manner, Mark, Work},
     failure::{Failed, Trouble},
     invocation::Put,
-    node::run_here,
+    node::{CACHED_CALLS, run_here},
     program::{CallsOfTasks, Flow},
+    stream::{Broken, receive, receive_value, send, send_value},
     task::{TaskDef, Tasks},
     value::Value,
 };
@@ -102,7 +100,7 @@ fn serve(tasks: &Tasks) -> io::Result<()> {
 }
 
 fn run_request(tasks: &Tasks, request: Request, inputs: Vec<Value>) -> Result<Vec<Value>, Failed> {
-    let Request { module, name, arguments, left_ms, once_token, .. } = request;
+    let Request { module, name, arguments, left_ms, once_token, is_cached, .. } = request;
     let task = tasks.get(&module, &name).ok_or_else(|| {
         Failed::of_runtime(format!(
             "{module}::{name} is not in the table of tasks with which its process was started"
@@ -124,6 +122,9 @@ fn run_request(tasks: &Tasks, request: Request, inputs: Vec<Value>) -> Result<Ve
     let _entered = flow.enter();
     let written = run_here(&assignment, inputs, deadline, &CallsOfTasks)?;
     flow.wait_for_all().map_err(|failure| Failed::of(failure.to_string()))?;
+    if is_cached && flow.has_steps() {
+        return Err(Failed::of_runtime(CACHED_CALLS));
+    }
     let value = |put| match put {
         Put::Value(value) => value,
         Put::HandedOn(_) => unreachable!("its calls are not those of the graph"),

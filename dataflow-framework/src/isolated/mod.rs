@@ -14,7 +14,6 @@
 
 mod child;
 mod parent;
-mod stream;
 
 use std::os::unix::process::parent_id;
 
@@ -42,6 +41,7 @@ struct Request {
     left_ms: Option<u64>,
     memory_max: Option<u64>,
     once_token: Option<u128>,
+    is_cached: bool,
 }
 
 /// The outcome of a call in a child. Its output follows it.

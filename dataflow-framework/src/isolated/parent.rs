@@ -10,10 +10,7 @@ use std::{
 
 use taskwork_child::{Group, Killer, read_tail, shown};
 
-use super::{
-    GREETING, Request, Response, VARIABLE,
-    stream::{Broken, receive, receive_value, send, send_value},
-};
+use super::{GREETING, Request, Response, VARIABLE};
 use crate::{
     core::Assignment,
     failure::{Failed, FailureKind},
@@ -21,6 +18,7 @@ use crate::{
     ids::Argument,
     node::{exceeded, time_left},
     size,
+    stream::{Broken, receive, receive_value, send, send_value},
     value::Value,
 };
 
@@ -117,6 +115,7 @@ fn ask(
         left_ms: left,
         memory_max: assignment.manner.memory_max,
         once_token: assignment.manner.once_token,
+        is_cached: assignment.manner.is_cached,
     };
     send(&mut to, &request)?;
     let versions = assignment.arguments.iter().flat_map(Argument::versions);

@@ -24,6 +24,7 @@ use super::{
     waits::Waits,
 };
 use crate::{
+    cache::Cache,
     core::{Assignment, Held, Mark, Outcome, Seen},
     failure::Failed,
     ids::{Argument, CallId, VersionId},
@@ -43,6 +44,7 @@ pub(crate) struct Executor {
     preparing: Mutex<Preparing>,
     assignments: Mutex<Assignments>,
     network: OnceLock<Network>,
+    pub(super) cache: OnceLock<Arc<Cache>>,
     /// Whether versions may be moved, so that their sizes are of interest.
     pub(super) has_peers: bool,
     pub(super) is_over: AtomicBool,
@@ -90,6 +92,7 @@ impl Executor {
             preparing: Mutex::default(),
             assignments: Mutex::default(),
             network: OnceLock::new(),
+            cache: OnceLock::new(),
             has_peers,
             is_over: AtomicBool::new(false),
             stopwatch: Stopwatch::default(),
@@ -111,6 +114,12 @@ impl Executor {
     pub(crate) fn connect(&self, network: Network) {
         // It does not change.
         let _ = self.network.set(network);
+    }
+
+    /// Uses a cache of outputs, if there is one.
+    pub(crate) fn use_cache(&self, cache: Option<Arc<Cache>>) {
+        // It does not change.
+        let _ = cache.map(|cache| self.cache.set(cache));
     }
 
     pub(super) fn network(&self) -> Option<&Network> {

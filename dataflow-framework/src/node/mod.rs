@@ -39,6 +39,7 @@ pub(crate) use self::{
     fetches::Missing,
     messages::{Coded, News, Order, Report},
     nesting::{Nesting, Running, end},
+    outcome::CACHED_CALLS,
     queue::{Crew, Queue},
     room::Room,
     stopwatch::Timing,

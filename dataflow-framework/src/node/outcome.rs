@@ -24,14 +24,18 @@ fn encoded(written: &[Put]) -> Option<Vec<Vec<u8>>> {
 const CALLS_TASKS: &str = "it is `effect` or `nondeterministic`, so it must not run again, but its task makes calls, which may. \
      Give the option to the called tasks that need it instead";
 
+/// The failure of a cached call that has made calls.
+pub(crate) const CACHED_CALLS: &str = "it is `cached`, but its task makes calls, whose code would not count. Give the option \
+     to the called tasks instead";
+
 impl Executor {
-    /// Stores the output of a call, and returns its outcome.
+    /// Stores the output of a call, and returns its outcome. It has run for the time `ns`, or its output is from the cache.
     pub(super) fn outcome(
         &self,
         assignment: &Assignment,
         nest: Option<Execution>,
         written: Result<Written, Failed>,
-        ns: u64,
+        ns: Option<u64>,
     ) -> Outcome {
         let Assignment { call, work, mark, .. } = *assignment;
         let put = |written: Vec<Put>, may_differ: bool| -> Result<Vec<u64>, Failed> {
@@ -74,9 +78,12 @@ impl Executor {
                 Written::ByTask(_) if assignment.manner.once_token.is_some() && nest.is_some() => {
                     return Err(Failed::of_runtime(CALLS_TASKS));
                 }
+                Written::ByTask(_) if assignment.manner.is_cached && nest.is_some() => {
+                    return Err(Failed::of_runtime(CACHED_CALLS));
+                }
                 Written::ByTask(written) if assignment.manner.once_token.is_some() && self.has_peers => {
                     let (by, values) = (self.number_execution(), encoded(&written));
-                    Outcome::Durable { bytes: put(written, true)?, ns, by, values }
+                    Outcome::Durable { bytes: put(written, true)?, ns: ns.unwrap_or(0), by, values }
                 }
                 Written::ByTask(written) => Outcome::Written { bytes: put(written, false)?, ns },
                 Written::Defaults(written, reason) => Outcome::Ignored { bytes: put(written, true)?, reason },

@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use super::{
     assignments::Begins,
-    attempt,
+    attempt::{self, Written},
     deadline::{self, Deadline},
     executor::Executor,
     ledger::Use,
@@ -17,7 +17,11 @@ use super::{
     store::{Inputs, Lacking},
 };
 use crate::{
+    cache::{Found, Key},
     core::{Assignment, Outcome, Seen},
+    failure::Failed,
+    ids::Execution,
+    invocation::Put,
     value::Value,
 };
 
@@ -29,6 +33,8 @@ pub(crate) struct RunningCall {
     pub(super) inputs: Vec<Value>,
     /// The uses of the inputs, for the store.
     pub(super) uses: Vec<Use>,
+    /// The entry of the call in the cache.
+    pub(super) found: Found,
     /// The deadline, and its entry in the list of deadlines.
     pub(super) deadline: Option<Instant>,
     pub(super) watch: Option<Deadline>,
@@ -40,23 +46,21 @@ pub(crate) struct RunningCall {
 impl RunningCall {
     /// Runs it to its end, and reports the outcome.
     pub(crate) fn run(self) -> Continues {
-        let Self { executor, epoch, assignment, inputs, uses, deadline, mut watch, since, lap } = self;
-        let Assignment { call, mark, tries, manner, .. } = assignment;
-        let running = Running {
-            executor: Arc::clone(&executor),
-            epoch,
-            call,
-            mark,
-            tries,
-            is_checked: manner.is_checked,
+        let is_found = matches!(self.found, Found::Outputs(_));
+        let Self { executor, epoch, assignment, inputs, uses, found, deadline, mut watch, since, lap } = self;
+        let Assignment { call, mark, .. } = assignment;
+        let mut missing = None;
+        let (nest, written) = match found {
+            Found::Outputs(outputs) => {
+                drop(inputs);
+                (None, Ok(Written::ByTask(outputs.into_iter().map(Put::Value).collect())))
+            }
+            Found::Missing(key) => {
+                missing = Some(key);
+                executor.run_task(epoch, &assignment, inputs, deadline)
+            }
+            Found::Unknown => executor.run_task(epoch, &assignment, inputs, deadline),
         };
-        let (mut inputs, mut written) = (Some(inputs), None);
-        let mut run = || {
-            let inputs = inputs.take().expect("a task runs once");
-            written = Some(attempt::run(&assignment, inputs, deadline, executor.nesting));
-        };
-        let nest = executor.nesting.within(running, &mut run);
-        let written = written.expect("the task has run");
         executor.store.release(uses);
         let is_late = watch.take().is_some_and(|deadline| !deadline.meet());
         if is_late {
@@ -66,8 +70,12 @@ impl RunningCall {
             return Continues::Elsewhere;
         }
         let ns = u64::try_from(since.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        if let (Some(key), None, Ok(written)) = (missing, nest, &written) {
+            executor.keep_in_cache(key, written);
+        }
         let is_over = nest.is_some_and(|execution| !executor.waits.is_active(execution));
-        let outcome = if is_over { None } else { Some(executor.outcome(&assignment, nest, written, ns)) };
+        let ran_ns = if is_found { None } else { Some(ns) };
+        let outcome = if is_over { None } else { Some(executor.outcome(&assignment, nest, written, ran_ns)) };
         let is_well = matches!(outcome, Some(Outcome::Written { .. }));
         // The inputs must be released before the next call is assigned.
         drop(assignment);
@@ -141,13 +149,44 @@ impl Executor {
             }
         };
         self.see(|| Seen::begins(&assignment, inputs.iter().map(|value| value.fingerprint_now().1)));
+        // Before the deadline is set: a slow cache must not fail calls.
+        let found = self.cache.get().map_or(Found::Unknown, |cache| cache.find(&assignment, &inputs));
         let (deadline, watch) = match assignment.manner.timeout {
             Some(timeout) => self.watch(epoch, &assignment, &inputs, timeout),
             None => (None, None),
         };
         let lap = assignment.manner.is_timed.then(|| self.stopwatch.start(call, Instant::now()));
         let (executor, since) = (Arc::clone(self), Instant::now());
-        Some(RunningCall { executor, epoch, assignment, inputs, uses, deadline, watch, since, lap })
+        Some(RunningCall { executor, epoch, assignment, inputs, uses, found, deadline, watch, since, lap })
+    }
+
+    /// Runs the task of a call on this thread. Also returns the execution if the task has made calls.
+    fn run_task(
+        self: &Arc<Self>,
+        epoch: u64,
+        assignment: &Assignment,
+        inputs: Vec<Value>,
+        deadline: Option<Instant>,
+    ) -> (Option<Execution>, Result<Written, Failed>) {
+        let Assignment { call, mark, tries, manner, .. } = *assignment;
+        let executor = Arc::clone(self);
+        let running = Running { executor, epoch, call, mark, tries, is_checked: manner.is_checked };
+        let (mut inputs, mut written) = (Some(inputs), None);
+        let mut run = || {
+            let inputs = inputs.take().expect("a task runs once");
+            written = Some(attempt::run(assignment, inputs, deadline, self.nesting));
+        };
+        let nest = self.nesting.within(running, &mut run);
+        (nest, written.expect("the task has run"))
+    }
+
+    /// Keeps the output of a call in the cache, unless it has failed.
+    fn keep_in_cache(&self, key: Key, written: &Written) {
+        if let (Some(cache), Written::ByTask(written)) = (self.cache.get(), written)
+            && let Some(outputs) = written.iter().map(Put::value).collect::<Option<Vec<_>>>()
+        {
+            cache.keep(key, &outputs);
+        }
     }
 
     /// Sets the deadline of a call that starts. When it is over, the call fails, or ends with its default output if
@@ -169,7 +208,7 @@ impl Executor {
             tracing::warn!(task, call, ?timeout, "a call has exceeded its timeout; its thread is abandoned");
             let written =
                 attempt::default_outputs(&assignment, inputs, deadline::exceeded(timeout), executor.nesting);
-            let outcome = executor.outcome(&assignment, None, written, 0);
+            let outcome = executor.outcome(&assignment, None, written, Some(0));
             let has_calls = executor.assignments().nesting.contains(&call);
             executor.waits.end_of(call);
             executor.report_outcome(epoch, (call, mark), has_calls, outcome);

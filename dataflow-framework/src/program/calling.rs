@@ -203,6 +203,11 @@ fn refusal(task: &TaskDef, is_in_table: bool, options: Options) -> Option<String
     if options.cores == 0 {
         return Some("it is to take no worker: a call takes one or more (`cores`)".to_owned());
     }
+    if options.cached && options.is_durable() {
+        return Some(
+            "it is `cached`, and an effect or nondeterministic: its output in the cache would be of another run".to_owned(),
+        );
+    }
     let lacks_defaults = options.on_failure == OnFailure::Ignore && default_outputs.is_none();
     lacks_defaults.then(|| {
         "its failure cannot be ignored: that has to be said with the task, `#[task(on_failure = ignore)]`, so that \

@@ -130,6 +130,11 @@ impl Flow {
         Rc::new(Self { maker, tasks, next: Cell::new(0), merging: Cell::new(None) })
     }
 
+    /// Returns whether calls or data were made.
+    pub(crate) fn has_steps(&self) -> bool {
+        self.next.get() > 0
+    }
+
     /// Makes it the flow of this thread, until the result is dropped.
     pub(crate) fn enter(self: &Rc<Self>) -> Entered {
         Entered { before: CURRENT.replace(Some(Rc::clone(self))) }

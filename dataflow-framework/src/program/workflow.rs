@@ -16,6 +16,7 @@ use super::{
     flow::Flow,
 };
 use crate::{
+    cache::Cache,
     failure::Failure,
     figures::Figures,
     isolated,
@@ -38,6 +39,7 @@ pub struct Workflow {
     workers: Option<usize>,
     calls_ahead_max: usize,
     store_bytes: Option<u64>,
+    cache: Option<String>,
     is_checked: bool,
     settings: Settings,
 }
@@ -82,6 +84,7 @@ impl Workflow {
             workers,
             calls_ahead_max: CALLS_AHEAD_MAX,
             store_bytes: None,
+            cache: None,
             is_checked: false,
             settings: Settings::default(),
         })
@@ -118,6 +121,13 @@ impl Workflow {
     /// is not called.
     pub fn store(mut self, bytes: u64) -> Self {
         self.store_bytes = Some(bytes);
+        self
+    }
+
+    /// Sets the folder, or the URI of the store, in which outputs of [cached](crate::Options::cached) calls are kept and found;
+    /// [`Settings::cache`] describes it, and applies if this is not called.
+    pub fn cache(mut self, place: impl Into<String>) -> Self {
+        self.cache = Some(place.into());
         self
     }
 
@@ -170,15 +180,18 @@ impl Workflow {
             return Err(WorkflowError::Isolated);
         }
         self.check_settings().map_err(WorkflowError::Setting)?;
-        let Self { tasks, workers, calls_ahead_max, store_bytes, is_checked, settings } = self;
+        let Self { tasks, workers, calls_ahead_max, store_bytes, cache, is_checked, settings } = self;
         let store_bytes = store_bytes.or(settings.store_bytes);
-        settings.apply().map_err(|error| WorkflowError::Setting(error.to_string()))?;
+        let invalid = |error: io::Error| WorkflowError::Setting(error.to_string());
+        settings.apply().map_err(invalid)?;
+        let cache = cache.map(|place| Cache::open(&place, false)).transpose().map_err(invalid)?;
         let workers = workers.unwrap_or(0);
         let queue = Arc::default();
         let store = store_bytes.map_or_else(Store::default, |bytes| Store::limited(Room::Bytes(bytes)));
         let tasks = Arc::new(tasks);
         let engine =
             Engine::new(Arc::clone(&queue), store, workers, calls_ahead_max, Some(Arc::clone(&tasks)));
+        engine.executor.use_cache(cache.or_else(Cache::of_process));
         if is_checked {
             engine.check();
         }

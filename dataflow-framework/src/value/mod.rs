@@ -1,5 +1,7 @@
 //! The content of data of any type.
 
+mod identity;
+
 use std::{
     any::{Any, TypeId, type_name},
     fmt,
@@ -9,8 +11,9 @@ use std::{
 use serde::{Serialize, de::DeserializeOwned};
 use taskwork::companion::{ObjectHasher, ObjectName};
 
+pub(crate) use self::identity::Identity;
 use crate::{
-    encoding::{Hashing, decode, encode, fingerprint, size},
+    encoding::{decode, encode, fingerprint, size},
     failure::Failed,
     file::File,
     spilled::{Spilled, Spilling},
@@ -44,6 +47,8 @@ struct Content {
     encoded: Mutex<Option<Encoded>>,
     /// The name of a [`File`] as an object, once it was requested.
     file_name: OnceLock<ObjectName>,
+    /// Its identity, once it was requested: a later encoding of the same value may differ.
+    identity: OnceLock<Identity>,
 }
 
 impl Content {
@@ -340,31 +345,6 @@ impl Value {
                 return Ok(*self.0.file_name.get_or_init(|| hasher.name()));
             }
             hasher.add(&part);
-        }
-    }
-
-    /// Returns the encoded size, in bytes, and the hash of the encoding.
-    pub(crate) fn fingerprint(&self) -> (u64, u128) {
-        let encoded = self.0.encoded().clone();
-        if let Some(encoded) = encoded {
-            let mut counter = Hashing::default();
-            while let Ok(part) = encoded.part(counter.bytes, PART_BYTES)
-                && !part.is_empty()
-            {
-                counter.take(&part);
-            }
-            return counter.done();
-        }
-        let Typed { value, kind } = self.0.value.get().expect("what is not encoded is a value");
-        (kind.fingerprint)(&**value)
-    }
-
-    /// Does the same as [`fingerprint`](Self::fingerprint), but does not use an earlier encoding if the value is
-    /// there.
-    pub(crate) fn fingerprint_now(&self) -> (u64, u128) {
-        match self.0.value.get() {
-            Some(Typed { value, kind }) => (kind.fingerprint)(&**value),
-            None => self.fingerprint(),
         }
     }
 

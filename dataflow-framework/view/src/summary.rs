@@ -47,6 +47,8 @@ pub struct TaskSummary {
     pub retries: u64,
     /// The number of calls repeated because their outputs were lost.
     pub repeated: u64,
+    /// The number of calls that did not run, because their outputs were in a cache.
+    pub cached: u64,
     /// The number of completed and timed runs.
     pub runs: u64,
     /// The total time of all runs, in nanoseconds.
@@ -86,6 +88,7 @@ impl TaskSummary {
             (&mut self.ignored, other.ignored),
             (&mut self.retries, other.retries),
             (&mut self.repeated, other.repeated),
+            (&mut self.cached, other.cached),
             (&mut self.runs, other.runs),
             (&mut self.total_ns, other.total_ns),
             (&mut self.moved_bytes, other.moved_bytes),
@@ -110,6 +113,7 @@ impl TaskSummary {
             ("ignored", self.ignored),
             ("retries", self.retries),
             ("repeated", self.repeated),
+            ("cached", self.cached),
             ("runs", self.runs),
             ("moved_bytes", self.moved_bytes),
         ];
@@ -140,7 +144,11 @@ impl TaskSummary {
         ];
         let states = states.iter().filter(|(number, _)| *number > 0);
         let states: Vec<_> = states.map(|(number, state)| format!("{} {state}", count(*number))).collect();
-        if states.is_empty() { "none".to_owned() } else { states.join(", ") }
+        let cached = match self.cached {
+            0 => String::new(),
+            cached => format!(" ({} from the cache)", count(cached)),
+        };
+        if states.is_empty() { "none".to_owned() } else { states.join(", ") + &cached }
     }
 }
 
@@ -218,6 +226,7 @@ impl Summary {
             count("ignored").rare(),
             count("retries").rare(),
             count("repeated").rare(),
+            count("cached").rare(),
             count("runs"),
             seconds("mean_s", "mean"),
             seconds("max_s", "max"),
@@ -271,6 +280,9 @@ mod tests {
             "completed tasks are omitted"
         );
         assert_eq!(Summary::default().line(), "0 calls: none");
+        let all = TaskSummary { ended: 1_200, cached: 1_000, ..TaskSummary::default() };
+        let all = Summary { tasks: vec![all], ..Summary::default() };
+        assert_eq!(all.line(), "1,200 calls: 1,200 ended (1,000 from the cache)");
     }
 
     #[test]

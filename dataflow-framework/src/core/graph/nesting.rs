@@ -25,6 +25,7 @@ const UNKNOWN: TaskDef = TaskDef {
     name: "unknown",
     module: module_path!(),
     signature: "",
+    code: "",
     options: Options::DEFAULT,
     run: |_| Err(Failed::of("it is not run")),
     default_outputs: None,
@@ -260,7 +261,9 @@ impl Graph {
             self.nest_ends(id);
             return self.failed(id, &failure);
         }
-        self.data.members.took(self.data.calls[&id].task(), ns);
+        if let Some(ns) = ns {
+            self.data.members.took(self.data.calls[&id].task(), ns);
+        }
         self.hand_on(id, &handed_on);
         self.written(id, member, &bytes);
     }

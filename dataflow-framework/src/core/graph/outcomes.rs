@@ -60,7 +60,11 @@ impl Graph {
         }
         let Some(outcome) = self.defer_until_recorded(id, member, outcome) else { return };
         match outcome {
-            Outcome::Written { bytes, ns } | Outcome::Durable { bytes, ns, .. } => {
+            Outcome::Durable { bytes, ns, .. } => {
+                self.queues.record_duration(&mut self.data, &mut self.observed, id, Some(ns));
+                self.written(id, member, &bytes);
+            }
+            Outcome::Written { bytes, ns } => {
                 self.queues.record_duration(&mut self.data, &mut self.observed, id, ns);
                 self.written(id, member, &bytes);
             }
@@ -78,13 +82,13 @@ impl Graph {
     fn defer_until_recorded(&mut self, id: CallId, member: Member, outcome: Outcome) -> Option<Outcome> {
         if !self.data.journal.is_on() {
             return Some(match outcome {
-                Outcome::Durable { bytes, ns, .. } => Outcome::Written { bytes, ns },
+                Outcome::Durable { bytes, ns, .. } => Outcome::Written { bytes, ns: Some(ns) },
                 other => other,
             });
         }
         match outcome {
             Outcome::Durable { bytes, ns, by, values } => {
-                self.queues.record_duration(&mut self.data, &mut self.observed, id, ns);
+                self.queues.record_duration(&mut self.data, &mut self.observed, id, Some(ns));
                 self.recording.settle(&mut self.data, id, (member, by), bytes, values);
                 None
             }

@@ -165,7 +165,7 @@ impl Run {
             }
         }
         assert!(forwarded.is_none() || has_begun);
-        self.graph.ended(call, member, Outcome::Written { bytes: vec![8], ns: 1_000_000 });
+        self.graph.ended(call, member, Outcome::Written { bytes: vec![8], ns: Some(1_000_000) });
     }
 
     /// Completes a run-once call, with a different output in each execution.

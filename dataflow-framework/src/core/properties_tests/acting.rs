@@ -344,7 +344,7 @@ impl Run {
         } else if fails {
             Outcome::Ignored { bytes, reason: "failed as requested".to_owned() }
         } else {
-            Outcome::Written { bytes, ns: 1_000_000 }
+            Outcome::Written { bytes, ns: Some(1_000_000) }
         };
         if self.has_journal && !matches!(outcome, Outcome::Written { .. }) {
             self.unseen.retain(|(of, ended, ..)| (*of, *ended) != (member, call));

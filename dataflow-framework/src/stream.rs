@@ -1,4 +1,4 @@
-//! The encoding of messages and versions in the pipes between a parent and its child.
+//! The encoding of messages and versions in the pipes between a parent and its child, and in files.
 
 use std::io::{self, ErrorKind, Read, Write};
 
@@ -20,7 +20,7 @@ const MESSAGE_BYTES_MAX: u64 = 64 << 20;
 
 /// The failure of a transfer.
 #[derive(Debug)]
-pub(super) enum Broken {
+pub(crate) enum Broken {
     /// The other process is gone, or has sent invalid data.
     Pipe(io::Error),
     /// The version cannot be read or stored here.
@@ -33,14 +33,14 @@ impl From<io::Error> for Broken {
     }
 }
 
-pub(super) fn send<T: Serialize>(to: &mut impl Write, message: &T) -> Result<(), Broken> {
+pub(crate) fn send<T: Serialize>(to: &mut impl Write, message: &T) -> Result<(), Broken> {
     let bytes = encode(message).map_err(Broken::Here)?;
     to.write_all(&(bytes.len() as u64).to_le_bytes())?;
     to.write_all(&bytes)?;
     Ok(())
 }
 
-pub(super) fn receive<T: DeserializeOwned>(from: &mut impl Read) -> Result<T, Broken> {
+pub(crate) fn receive<T: DeserializeOwned>(from: &mut impl Read) -> Result<T, Broken> {
     let length = length(from)?;
     if length > MESSAGE_BYTES_MAX {
         return Err(wrong("a message is too large"));
@@ -50,7 +50,7 @@ pub(super) fn receive<T: DeserializeOwned>(from: &mut impl Read) -> Result<T, Br
     decode(&bytes).map_err(|failed| wrong(&failed.reason))
 }
 
-pub(super) fn send_value(to: &mut impl Write, value: &Value) -> Result<(), Broken> {
+pub(crate) fn send_value(to: &mut impl Write, value: &Value) -> Result<(), Broken> {
     if value.size() >= LARGE_BYTES_MIN && !value.is_file() {
         value.spill().map_err(Broken::Here)?;
     }
@@ -73,7 +73,7 @@ pub(super) fn send_value(to: &mut impl Write, value: &Value) -> Result<(), Broke
     Ok(())
 }
 
-pub(super) fn receive_value(from: &mut impl Read) -> Result<Value, Broken> {
+pub(crate) fn receive_value(from: &mut impl Read) -> Result<Value, Broken> {
     let mut left = length(from)?;
     if left < LARGE_BYTES_MIN {
         let mut bytes = Vec::new();

@@ -1,0 +1,138 @@
+//! The place of a cache: a folder, or a store of objects.
+
+use std::{
+    fmt,
+    fs::{self, Permissions},
+    io::{self, ErrorKind},
+    os::unix::fs::PermissionsExt as _,
+    path::PathBuf,
+};
+
+use tempfile::NamedTempFile;
+
+/// The beginning of the names of incomplete entries in a folder. Those of killed processes stay.
+const INCOMPLETE: &str = "new-";
+
+#[derive(Debug)]
+pub(super) enum Place {
+    Folder(PathBuf),
+    /// The URI of a store, without a `/` at its end.
+    #[cfg(feature = "stores")]
+    Store(String),
+}
+
+impl Place {
+    /// Parses the path of a folder, or the URI of a store.
+    pub(super) fn parse(text: &str) -> io::Result<Self> {
+        let path = text.strip_prefix("file://").unwrap_or(text);
+        if path.is_empty() || (path != text && !path.starts_with('/')) {
+            let reason = format!("{text:?} is no folder: file:// is followed by an absolute path");
+            return Err(io::Error::new(ErrorKind::InvalidInput, reason));
+        }
+        if path.contains("://") { Self::store(text) } else { Ok(Self::Folder(PathBuf::from(path))) }
+    }
+
+    #[cfg(feature = "stores")]
+    fn store(text: &str) -> io::Result<Self> {
+        let uri = text.trim_end_matches('/').to_owned();
+        // A wrong URI is an error now, and not at the first call.
+        taskwork_store::Object::new(&format!("{uri}/entry"))?;
+        Ok(Self::Store(uri))
+    }
+
+    #[cfg(not(feature = "stores"))]
+    fn store(text: &str) -> io::Result<Self> {
+        let scheme = text.split("://").next().unwrap_or_default();
+        let reason = format!(
+            "this program is built without {scheme}://: build it with the feature `stores`, or name a folder"
+        );
+        Err(io::Error::new(ErrorKind::Unsupported, reason))
+    }
+
+    /// Returns whether an access may wait for a server.
+    pub(super) fn is_remote(&self) -> bool {
+        !matches!(self, Self::Folder(_))
+    }
+
+    /// Opens an entry; `None` if it is absent.
+    pub(super) fn open(&self, name: &str) -> io::Result<Option<fs::File>> {
+        match self {
+            Self::Folder(folder) => match fs::File::open(folder.join(name)) {
+                Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+                opened => opened.map(Some),
+            },
+            #[cfg(feature = "stores")]
+            Self::Store(uri) => fetch(uri, name),
+        }
+    }
+
+    /// Creates a file for an entry.
+    pub(super) fn create(&self) -> io::Result<NamedTempFile> {
+        match self {
+            Self::Folder(folder) => {
+                fs::create_dir_all(folder)?;
+                // Other users may share the cache, as the mask of this process permits.
+                let permissions = Permissions::from_mode(0o666);
+                tempfile::Builder::new().prefix(INCOMPLETE).permissions(permissions).tempfile_in(folder)
+            }
+            #[cfg(feature = "stores")]
+            Self::Store(_) => NamedTempFile::new_in(crate::file::Folder::new()?.path()),
+        }
+    }
+
+    /// Makes a file an entry. It replaces another one.
+    pub(super) fn keep(&self, name: &str, file: NamedTempFile) -> io::Result<()> {
+        match self {
+            Self::Folder(folder) => {
+                let path = folder.join(name);
+                path.parent().map_or(Ok(()), fs::create_dir_all)?;
+                file.persist(path)?;
+                Ok(())
+            }
+            #[cfg(feature = "stores")]
+            Self::Store(uri) => object(uri, name)?.put(&mut file.reopen()?),
+        }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Folder(folder) => folder.display().fmt(f),
+            #[cfg(feature = "stores")]
+            Self::Store(uri) => f.write_str(uri),
+        }
+    }
+}
+
+#[cfg(feature = "stores")]
+fn object(uri: &str, name: &str) -> io::Result<taskwork_store::Object> {
+    // Its transfers block, which panics on a thread of an asynchronous runtime.
+    if tokio::runtime::Handle::try_current().is_ok() {
+        return Err(io::Error::other("the program runs its calls on a thread of an asynchronous runtime"));
+    }
+    taskwork_store::Object::new(&format!("{uri}/{name}"))
+}
+
+/// Copies an entry to a file without a name.
+#[cfg(feature = "stores")]
+fn fetch(uri: &str, name: &str) -> io::Result<Option<fs::File>> {
+    use std::io::Seek as _;
+
+    let object = object(uri, name)?;
+    let tag = match object.tag() {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        tag => tag?,
+    };
+    let folder = crate::file::Folder::new()?;
+    let mut file = tempfile::tempfile_in(folder.path())?;
+    match object.fetch(&tag, &mut file) {
+        // Another node has replaced or removed it.
+        Err(error) if matches!(error.kind(), ErrorKind::InvalidData | ErrorKind::NotFound) => {
+            return Ok(None);
+        }
+        fetched => fetched?,
+    }
+    file.rewind()?;
+    Ok(Some(file))
+}
