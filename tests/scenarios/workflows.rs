@@ -215,6 +215,23 @@ fn large_data_reaches_other_nodes_in_memory_and_through_files() {
 }
 
 #[test]
+fn second_job_takes_outputs_of_the_first_from_the_cache_of_two_nodes() {
+    let mut cluster = Cluster::shared().unwrap();
+    let cache = cluster.folder().join("cache");
+    cluster.start_nodes("mesh", 2, &["--workers", "1", "--cache", cache.to_str().unwrap()]).unwrap();
+    let book = cluster.folder().join("book");
+    let input = ["--width", "3", "--length", "3", "--book", book.to_str().unwrap()];
+    let submit = [&["submit", "--wait", "--summary"], &input[..]].concat();
+    let results = [0, 1].map(|_| cluster.json("mesh", &submit).unwrap());
+    assert_eq!(results[0]["output"], results[1]["output"], "{}", cluster.logs());
+    let links = lines(&book).into_iter().filter(|line| line.starts_with("link")).count();
+    assert_eq!(links, 3 * 3, "the first job executes each link, and the second one none\n{}", cluster.logs());
+    let tasks = results[1]["tasks"].as_array().unwrap();
+    let link = tasks.iter().find(|task| task["task"] == "link").unwrap();
+    assert_eq!((&link["cached"], &link["runs"]), (&9.into(), &0.into()), "{link}");
+}
+
+#[test]
 fn calls_too_large_for_each_store_wait_for_a_node_with_a_larger_one() {
     let mut cluster = Cluster::shared().unwrap();
     // Each call reads three blocks of 3.2 KB.

@@ -20,12 +20,12 @@ fn write(book: Option<&PathBuf>, line: &str) -> io::Result<()> {
     fs::OpenOptions::new().append(true).create(true).open(book)?.write_all(format!("{line}\n").as_bytes())
 }
 
-#[task]
+#[task(cached)]
 fn begin(chain: u64, numbers: u64) -> io::Result<(Vec<u64>, File)> {
     Ok(((0..numbers).map(|place| place * 7 + chain).collect(), File::new("diary", format!("{chain}:"))?))
 }
 
-#[task]
+#[task(cached)]
 fn link(
     numbers: &mut Vec<u64>,
     diary: &mut File,
