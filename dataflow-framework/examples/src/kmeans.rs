@@ -46,7 +46,7 @@ pub fn points(number: usize, dimensions: usize, seed: u64) -> Array<f64> {
 }
 
 /// Adds up the points of a fragment that are nearest to each centre.
-#[task]
+#[task(cached)]
 pub fn nearest(points: &Array<f64>, centres: &Array<f64>) -> Sums {
     let (number, dimensions) = (centres.shape()[0], centres.shape()[1]);
     let mut sums = Sums { sums: Array::filled([number, dimensions], 0.0), points: vec![0; number] };
