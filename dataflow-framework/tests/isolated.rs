@@ -148,6 +148,19 @@ fn isolated_task_runs_nested_calls_in_its_process() -> Result<(), Error> {
     Ok(workflow().sequential().run(program)?)
 }
 
+fn isolated_cached_call_runs_once_and_makes_no_calls() -> Result<(), Error> {
+    let cache = tempfile::tempdir()?;
+    let run = || {
+        workflow().cache(cache.path().display().to_string()).run(|| {
+            let failure = calls::with().cached().call(3).0.get().expect_err("it makes calls");
+            assert!(failure.reason().contains("its task makes calls"), "{failure}");
+            Ok::<_, Failure>(*process::with().cached().call().get()?)
+        })
+    };
+    assert_eq!(run()?, run()?);
+    Ok(())
+}
+
 fn isolated_call_preserves_large_values() -> Result<(), Error> {
     let total = workflow().run(|| {
         let numbers = Data::new((0..3_u64 << 20).map(|number| number << 40).collect::<Vec<_>>());
@@ -256,9 +269,13 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     serve_isolated(table());
-    let tests: [(&str, Test); 7] = [
+    let tests: [(&str, Test); 8] = [
         ("isolated_call_round_trips_values_and_files", isolated_call_round_trips_values_and_files),
         ("isolated_task_runs_nested_calls_in_its_process", isolated_task_runs_nested_calls_in_its_process),
+        (
+            "isolated_cached_call_runs_once_and_makes_no_calls",
+            isolated_cached_call_runs_once_and_makes_no_calls,
+        ),
         ("isolated_call_preserves_large_values", isolated_call_preserves_large_values),
         ("isolated_task_unknown_to_its_process_fails", isolated_task_unknown_to_its_process_fails),
         ("isolated_crash_fails_only_its_call", isolated_crash_fails_only_its_call),

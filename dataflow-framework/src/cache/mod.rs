@@ -109,9 +109,8 @@ impl Cache {
     /// Returns the cache of the nodes of this process, if there is one.
     pub(crate) fn of_process() -> Option<Arc<Self>> {
         let set = SET.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let given = || std::env::var(VARIABLE).ok().filter(|place| !place.is_empty());
         set.or_else(|| {
-            let cache = Self::open(&given()?, false);
+            let cache = Self::open(&std::env::var(VARIABLE).ok()?, false);
             cache.inspect_err(|error| tracing::warn!("{VARIABLE} is ignored: {error}")).ok()
         })
     }
@@ -144,8 +143,9 @@ impl Cache {
 
     /// Keeps the outputs of a call.
     pub(crate) fn keep(&self, key: Key, outputs: &[&Value]) {
-        // A file that every node has is not in the entry, and may change.
-        if self.writes.is_paused() || outputs.iter().any(|output| output.is_outside()) {
+        // A file that every node has would not be in the entry, and may change.
+        let cannot_be_kept = |output: &&Value| output.is_outside() || output.identity().is_none();
+        if self.writes.is_paused() || outputs.iter().any(cannot_be_kept) {
             return;
         }
         let written = || {

@@ -326,6 +326,41 @@ fn failures_and_calls_with_effects_or_calls_are_not_cached() {
     assert_eq!(scene.run(program), ["fails"]);
 }
 
+/// Data that panics when it is encoded.
+#[derive(serde::Deserialize)]
+struct Panics;
+
+impl serde::Serialize for Panics {
+    fn serialize<S: serde::Serializer>(&self, _: S) -> Result<S::Ok, S::Error> {
+        panic!("it cannot be encoded")
+    }
+}
+
+#[task(cached)]
+fn panics(book: PathBuf) -> io::Result<Panics> {
+    note(&book, "panics")?;
+    Ok(Panics)
+}
+
+#[task(cached)]
+fn ignores(of: &Panics, book: PathBuf) -> io::Result<()> {
+    let Panics = of;
+    note(&book, "ignores")
+}
+
+#[test]
+fn calls_with_data_that_cannot_be_encoded_run_each_time() -> Result<(), WorkflowError> {
+    let scene = Scene::new();
+    let program = |book: PathBuf| {
+        ignores(&panics(book.clone()), book);
+        Ok(())
+    };
+    for _ in 0..2 {
+        assert_eq!(scene.run_with(&tasks![panics, ignores], 1, program)?, ["ignores", "panics"]);
+    }
+    Ok(())
+}
+
 #[cfg(feature = "stores")]
 #[test]
 fn cache_in_a_store_is_used_by_later_runs() -> Result<(), Box<dyn Error>> {

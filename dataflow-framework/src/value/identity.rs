@@ -1,5 +1,7 @@
 //! The identity of a value: the size and the hash of its encoding.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 use super::{PART_BYTES, Typed, Value};
 use crate::{
     encoding::{Hashing, half},
@@ -10,14 +12,16 @@ use crate::{
 pub(crate) type Identity = (u64, u128);
 
 impl Value {
-    /// Returns the identity of the value for the cache, which is slow the first time; `None` if it cannot be read.
+    /// Returns the identity of the value for the cache, which is slow the first time; `None` if it cannot be
+    /// encoded.
     pub(crate) fn identity(&self) -> Option<Identity> {
         if let Some(identity) = self.0.identity.get() {
             return Some(*identity);
         }
         let identity = match self.known_name() {
             Some(name) => (name.bytes(), half(&name.hash())),
-            None => self.fingerprint(),
+            // The thread of a worker has to survive an encoding that panics.
+            None => catch_unwind(AssertUnwindSafe(|| self.fingerprint())).unwrap_or_default(),
         };
         if identity.1 == 0 { None } else { Some(*self.0.identity.get_or_init(|| identity)) }
     }
