@@ -242,6 +242,7 @@ mod tests {
             ("impl List { #[task] fn get(&self) -> u8 { 0 } }", "another name"),
             ("impl List { #[task = 3] fn add(&self) {} }", "in parentheses"),
             ("impl List { #[task(tries = 3)] fn add(&self) {} }", "there is no option tries"),
+            ("impl List { #[task(cached)] fn add(&self) -> Data<u8> {} }", "not a handle"),
         ] {
             let error = made(text).expect_err("it is wrong");
             assert!(error.contains(expected), "{text}: {error}");
