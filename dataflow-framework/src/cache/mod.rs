@@ -148,12 +148,8 @@ impl Cache {
         if self.writes.is_paused() || outputs.iter().any(cannot_be_kept) {
             return;
         }
-        let written = || {
-            let mut file = self.place.create()?;
-            entry::write(file.as_file_mut(), key, outputs)?;
-            Ok(self.place.keep(&key.name(), file)?)
-        };
-        if let Err(broken) = written() {
+        let written = self.place.write(&key.name(), |file| entry::write(file, key, outputs));
+        if let Err(broken) = written {
             let error = match broken {
                 Broken::Pipe(error) => error,
                 Broken::Here(failed) => io::Error::other(failed.reason),

@@ -1,5 +1,7 @@
 //! The place of a cache: a folder, or a store of objects.
 
+#[cfg(feature = "stores")]
+use std::io::Seek as _;
 use std::{
     fmt,
     fs::{self, Permissions},
@@ -8,7 +10,7 @@ use std::{
     path::PathBuf,
 };
 
-use tempfile::NamedTempFile;
+use crate::stream::Broken;
 
 /// The beginning of the names of incomplete entries in a folder. Those of killed processes stay.
 const INCOMPLETE: &str = "new-";
@@ -66,32 +68,32 @@ impl Place {
         }
     }
 
-    /// Creates a file for an entry.
-    pub(super) fn create(&self) -> io::Result<NamedTempFile> {
-        match self {
-            Self::Folder(folder) => {
-                fs::create_dir_all(folder)?;
-                // Other users may share the cache, as the mask of this process permits.
-                let permissions = Permissions::from_mode(0o666);
-                tempfile::Builder::new().prefix(INCOMPLETE).permissions(permissions).tempfile_in(folder)
-            }
-            #[cfg(feature = "stores")]
-            Self::Store(_) => NamedTempFile::new_in(crate::file::Folder::new()?.path()),
-        }
-    }
-
-    /// Makes a file an entry. It replaces another one.
-    pub(super) fn keep(&self, name: &str, file: NamedTempFile) -> io::Result<()> {
+    /// Makes the content that the closure writes an entry. It replaces another one.
+    pub(super) fn write(
+        &self,
+        name: &str,
+        fill: impl FnOnce(&mut fs::File) -> Result<(), Broken>,
+    ) -> Result<(), Broken> {
         match self {
             Self::Folder(folder) => {
                 let path = folder.join(name);
                 path.parent().map_or(Ok(()), fs::create_dir_all)?;
-                file.persist(path)?;
-                Ok(())
+                // Other users may share the cache, as the mask of this process permits.
+                let permissions = Permissions::from_mode(0o666);
+                let mut builder = tempfile::Builder::new();
+                let mut file = builder.prefix(INCOMPLETE).permissions(permissions).tempfile_in(folder)?;
+                fill(file.as_file_mut())?;
+                file.persist(path).map_err(io::Error::from)?;
             }
             #[cfg(feature = "stores")]
-            Self::Store(uri) => object(uri, name)?.put(&mut file.reopen()?),
+            Self::Store(uri) => {
+                let mut file = unnamed()?;
+                fill(&mut file)?;
+                file.rewind()?;
+                object(uri, name)?.put(&mut file)?;
+            }
         }
+        Ok(())
     }
 }
 
@@ -114,18 +116,21 @@ fn object(uri: &str, name: &str) -> io::Result<taskwork_store::Object> {
     taskwork_store::Object::new(&format!("{uri}/{name}"))
 }
 
+/// Creates a file without a name in the directory of this process.
+#[cfg(feature = "stores")]
+fn unnamed() -> io::Result<fs::File> {
+    tempfile::tempfile_in(crate::file::Folder::new()?.path())
+}
+
 /// Copies an entry to a file without a name.
 #[cfg(feature = "stores")]
 fn fetch(uri: &str, name: &str) -> io::Result<Option<fs::File>> {
-    use std::io::Seek as _;
-
     let object = object(uri, name)?;
     let tag = match object.tag() {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         tag => tag?,
     };
-    let folder = crate::file::Folder::new()?;
-    let mut file = tempfile::tempfile_in(folder.path())?;
+    let mut file = unnamed()?;
     match object.fetch(&tag, &mut file) {
         // Another node has replaced or removed it.
         Err(error) if matches!(error.kind(), ErrorKind::InvalidData | ErrorKind::NotFound) => {
