@@ -105,7 +105,7 @@ impl Enclosure {
         })?;
         let LandlockStatus::Available { effective_abi, .. } = restricted.landlock else {
             return Err(unsupported(
-                "Landlock is missing or disabled: Linux 5.13 or later has it, if it is in `lsm=`",
+                "Landlock is missing (Linux 5.13 or later has it) or disabled (the boot parameter lsm= must include landlock)",
             ));
         };
         // The next program cannot get them again. Otherwise a process of root reads the memory of others.
@@ -147,4 +147,25 @@ impl Enclosure {
 
 fn unsupported(reason: &str) -> io::Error {
     io::Error::new(io::ErrorKind::Unsupported, format!("this kernel cannot isolate processes: {reason}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, os::unix::fs::symlink, path::Path};
+
+    use super::Enclosure;
+
+    #[test]
+    fn granted_folder_of_a_path_is_found_through_links() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::create_dir_all(at("granted/within")).unwrap();
+        fs::create_dir(at("granted-too")).unwrap();
+        symlink(at("granted"), at("link")).unwrap();
+        let enclosure = Enclosure { write: vec![at("link")], ..Enclosure::default() };
+        assert_eq!(enclosure.reads(&at("granted/within")), Some(&*at("link")));
+        assert_eq!(enclosure.reads(&at("granted-too")), None);
+        assert_eq!(enclosure.reads(folder.path()), None);
+        assert_eq!(enclosure.reads(Path::new("/usr/bin")), Some(Path::new("/usr")));
+    }
 }
