@@ -16,6 +16,7 @@ use std::{
 };
 
 use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+use rustix::process::geteuid;
 use serde_json::{json, value::RawValue};
 use taskwork::{JobId, node::Kinds};
 use taskwork_cli::{
@@ -23,6 +24,7 @@ use taskwork_cli::{
     command::{
         Completions, Level, NodeArguments, ended, job_id, not_parsed, print, run_node, tell, with_notes,
     },
+    note,
 };
 
 use self::{
@@ -38,6 +40,7 @@ use crate::{
     conform::{Conform, conform},
     gateway::BODY_BYTES_MAX,
     groups::Selector,
+    isolation::{Enclose, Preference},
     mesh::{self, Direct},
     order::Work,
     package::Package,
@@ -87,6 +90,9 @@ enum Command {
     Search(Search),
     /// Test a program that claims to be a runtime of routines.
     Conform(Conform),
+    /// Limit this process, and become a program.
+    #[command(hide = true)]
+    Enclose(Enclose),
     /// Print the completion script for a shell: bash, elvish, fish, powershell or zsh.
     Completions(Completions),
     /// Write the man pages of this command and its subcommands.
@@ -240,6 +246,7 @@ pub fn run(arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> 
         Command::Rerun(arguments) => rerun(&arguments),
         Command::Search(arguments) => search(&arguments),
         Command::Conform(arguments) => conform(&arguments),
+        Command::Enclose(enclose) => enclose.run(),
         Command::Completions(completions) => Ok(completions.run(CommandLine::command())),
         #[cfg(feature = "man")]
         Command::Man(man) => man.run(CommandLine::command()),
@@ -287,7 +294,11 @@ fn put(arguments: &Put) -> Result<ExitCode, Failure> {
 fn node(arguments: NodeOptions) -> Result<ExitCode, Failure> {
     let store = arguments.store.open()?;
     let (label, direct) = (id_of(store.label())?, id_of(store.direct_label())?);
-    arguments.runtimes.install(store, arguments.options.workers().unwrap_or_else(processors))?;
+    let workers = arguments.options.workers().unwrap_or_else(processors);
+    arguments.runtimes.install(store, None, workers, Preference::Required)?;
+    if geteuid().is_root() {
+        note("routines on this node run as root: start it as a user that owns nothing else");
+    }
     let ran = run_node(&arguments.options.label(label).label(direct), kinds(), NAME, VERSION);
     remove_host();
     ran

@@ -8,6 +8,7 @@ use std::{
 };
 
 use crate::{
+    isolation::Limits,
     package::Package,
     resource::Resources,
     runtime::{Installed, Packages, Pool, Program, Runtime, StartError, Starter},
@@ -34,7 +35,7 @@ pub(crate) struct Host {
 }
 
 impl Host {
-    /// Creates the host of a node with so many workers.
+    /// Creates the host of a node with so many workers, whose runtimes have these limits.
     ///
     /// # Errors
     /// If the work folder cannot be written.
@@ -42,13 +43,16 @@ impl Host {
         store: Store,
         work: &Path,
         program: impl Into<Program>,
+        limits: Option<Limits>,
         workers: usize,
     ) -> io::Result<Self> {
+        let resources = Resources::within(work)?;
+        let limits = limits.map(|limits| limits.with_named(resources.folder()));
         Ok(Self {
             store,
             packages: Packages::within(work)?,
-            resources: Resources::within(work)?,
-            starter: Starter::new(work, program)?,
+            resources,
+            starter: Starter::new(work, program, limits)?,
             pool: Pool::new(workers + IDLE_MORE),
             writers: Mutex::default(),
             name: format!("{:032x}", rand::random::<u128>()),

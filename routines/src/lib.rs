@@ -48,6 +48,7 @@ mod package;
 mod store;
 mod library;
 mod resource;
+mod isolation;
 mod runtime;
 mod call;
 mod host;

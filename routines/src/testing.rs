@@ -21,7 +21,7 @@ pub(crate) fn fixture() -> &'static Fixture {
         // Not removed: statics are not dropped.
         let folder = tempfile::tempdir().unwrap().keep();
         let store = Store::open(&folder.join("store")).unwrap();
-        let host = Host::new(store.clone(), &folder, PathBuf::from("python3"), 4).unwrap();
+        let host = Host::new(store.clone(), &folder, PathBuf::from("python3"), None, 4).unwrap();
         host.install().unwrap();
         Fixture { folder, store }
     })

@@ -61,9 +61,11 @@ struct Place(TempDir);
 impl Place {
     fn new() -> Self {
         let place = Self(tempfile::tempdir().unwrap());
+        let notes = place.path().join("noted");
+        fs::create_dir(&notes).unwrap();
         for (name, entry) in [("square", "run"), ("area", "area"), ("held", "held"), ("flaky", "flaky")] {
             let description = format!("name = '{name}'\nversion = '1.0'\nentry = 'module:{entry}'");
-            write_routine(&place.path().join(name), &description, place.path(), MODULE);
+            write_routine(&place.path().join(name), &description, &notes, MODULE);
             assert_eq!(place.run(&["deploy", name]).code, 0);
         }
         place
@@ -78,6 +80,7 @@ impl Place {
         let path = format!("{}:{}", path.parent().unwrap().display(), std::env::var("PATH").unwrap());
         command.current_dir(self.path()).env_remove("TASKWORK_ZK").env("PATH", path);
         command.env("ROUTINES_STORE", self.path().join("store")).env("TMPDIR", self.path());
+        command.env("ROUTINES_WRITE", self.path().join("noted"));
         command
     }
 
@@ -116,7 +119,7 @@ impl Place {
     /// Returns how often each call was made.
     fn notes(&self) -> BTreeMap<u64, u64> {
         let mut notes = BTreeMap::new();
-        let text = fs::read_to_string(self.path().join("notes")).unwrap_or_default();
+        let text = fs::read_to_string(self.path().join("noted/notes")).unwrap_or_default();
         for number in text.lines().filter_map(|line| line.parse().ok()) {
             *notes.entry(number).or_default() += 1;
         }

@@ -76,6 +76,9 @@ impl Site {
         let mut site = Self { cluster, store, source };
         let store = site.store.to_str().unwrap().to_owned();
         site.cluster.environment.push(("ROUTINES_STORE".to_owned(), store));
+        // For the notes of calls.
+        let source = site.source.to_str().unwrap().to_owned();
+        site.cluster.environment.push(("ROUTINES_WRITE".to_owned(), source));
         let deployed = site.cluster.json("routines", &["deploy", site.source.to_str().unwrap()]).unwrap();
         assert_eq!(deployed["routine"], "square@1.0");
         site

@@ -332,7 +332,7 @@ fn lost(script: &str) -> String {
     let program = folder.path().join("runtime");
     fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
     fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
-    let starter = Starter::new(folder.path(), program).unwrap();
+    let starter = Starter::new(folder.path(), program, None).unwrap();
     let mut runtime = starter.start(folder.path(), "module:run", EntryKind::Function, None).unwrap();
     let deadline = Instant::now() + Duration::from_secs(30);
     loop {

@@ -18,6 +18,7 @@ use taskwork_cli::{Failure, command::print};
 use crate::{
     call::CallHere,
     host::Host,
+    isolation::{IsolationOptions, Preference},
     package::{Description, Example, Package, PackageError, is_name},
     runtime::{Event, Installed, Runtime},
     search::search_alone,
@@ -55,6 +56,8 @@ pub(super) struct Check {
     /// none.
     #[arg(long, value_name = "STORE", env = "ROUTINES_STORE")]
     store: Option<PathBuf>,
+    #[command(flatten)]
+    isolation: IsolationOptions,
     /// Print one JSON object.
     #[arg(long)]
     json: bool,
@@ -128,7 +131,10 @@ pub(super) fn check(arguments: &Check) -> Result<ExitCode, Failure> {
 fn run(arguments: &Check, package: Package) -> Result<Vec<Defect>, Failure> {
     let work = tempfile::tempdir().map_err(Failure::failed)?;
     let store = arguments.store.clone().unwrap_or_else(|| work.path().join("store"));
-    let host = Host::new(Store::open(&store)?, work.path(), arguments.python.clone(), 1);
+    let store = Store::open(&store)?;
+    let private = store.objects.local_path().into_iter().chain([work.path()]).map(Path::to_owned);
+    let limits = arguments.isolation.limits(private.collect(), Preference::Possible)?;
+    let host = Host::new(store, work.path(), arguments.python.clone(), limits, 1);
     host.map_err(Failure::failed)?.install().map_err(|_| Failure::failed("a host is installed"))?;
     let Some(host) = Host::current() else { return Err(Failure::failed("no host is installed")) };
     let installed = host.packages.add(package);

@@ -1,7 +1,12 @@
 //! Calls on this machine, without ZooKeeper: the process of the command is also a node, over a tree in its memory or in a
 //! folder.
 
-use std::{num::NonZeroUsize, path::PathBuf, thread, time::Duration};
+use std::{
+    num::NonZeroUsize,
+    path::{Path, PathBuf},
+    thread,
+    time::Duration,
+};
 
 use clap::Args;
 use taskwork::{
@@ -12,7 +17,11 @@ use taskwork::{
 use taskwork_cli::{Failure, command::interruptible};
 
 use super::kinds;
-use crate::{host::Host, store::Store};
+use crate::{
+    host::Host,
+    isolation::{IsolationOptions, Preference},
+    store::Store,
+};
 
 /// The maximum time in which running calls reach a state from which they continue later.
 const LEAVE_MAX: Duration = Duration::from_secs(30);
@@ -27,6 +36,8 @@ pub(super) struct Runtimes {
     /// The interpreter of packages with the runtime python3, version 3.9 or later.
     #[arg(long, value_name = "PROGRAM", default_value = "python3")]
     python: PathBuf,
+    #[command(flatten)]
+    isolation: IsolationOptions,
 }
 
 /// The options of commands without ZooKeeper.
@@ -45,10 +56,19 @@ pub(super) struct Here {
 }
 
 impl Runtimes {
-    /// Makes this process able to run calls, so many at a time.
-    pub(super) fn install(&self, store: Store, workers: usize) -> Result<(), Failure> {
+    /// Makes this process able to run calls, so many at a time. Isolated routines must not read the store and the state.
+    pub(super) fn install(
+        &self,
+        store: Store,
+        state: Option<&Path>,
+        workers: usize,
+        preference: Preference,
+    ) -> Result<(), Failure> {
         let work = self.work.clone().unwrap_or_else(std::env::temp_dir);
-        let host = Host::new(store, &work, self.python.clone(), workers);
+        let private = [store.objects.local_path(), state, Some(&*work)].into_iter().flatten();
+        let private = private.map(|path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned()));
+        let limits = self.isolation.limits(private.collect(), preference)?;
+        let host = Host::new(store, &work, self.python.clone(), limits, workers);
         let host = host.map_err(|error| Failure::usage(format!("--work {}: {error}", work.display())))?;
         host.install().map_err(|_| Failure::failed("this process has a node of routines already"))
     }
@@ -73,7 +93,7 @@ impl Here {
         let workers = self.workers.map_or_else(processors, NonZeroUsize::get);
         let mut labels = id_of(store.label())?;
         id_of(labels.merge(&id_of(store.direct_label())?))?;
-        self.runtimes.install(store.clone(), workers)?;
+        self.runtimes.install(store.clone(), self.state.as_deref(), workers, Preference::Possible)?;
         let node = Node::builder(client).kinds(kinds()).workers(workers).labels(labels);
         // The results of a finished job are printed again, however long ago it was.
         let node = if self.keeps_jobs() {

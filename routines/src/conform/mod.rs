@@ -14,7 +14,13 @@ use serde_json::json;
 use taskwork_cli::{Failure, command::print, printable};
 
 use self::{cases::CASES, peer::Reason};
-use crate::{host::Host, package::Package, runtime::Program, store::Store};
+use crate::{
+    host::Host,
+    isolation::{IsolationOptions, Preference},
+    package::Package,
+    runtime::Program,
+    store::Store,
+};
 
 const MODULE: &str = include_str!("../../conform/conform.py");
 
@@ -26,6 +32,8 @@ pub(crate) struct Conform {
     /// The folder with the module conform in the language of the runtime. Default: one in Python
     #[arg(long, value_name = "FOLDER")]
     package: Option<PathBuf>,
+    #[command(flatten)]
+    isolation: IsolationOptions,
     /// Run only the cases with this text in their names.
     #[arg(long, value_name = "TEXT", default_value = "")]
     only: String,
@@ -56,7 +64,9 @@ pub(crate) fn conform(arguments: &Conform) -> Result<ExitCode, Failure> {
     }
     let folder = package.folder.clone();
     let store = Store::open(&work.path().join("store"))?;
-    let host = Host::new(store, work.path(), Program::Command(arguments.command.clone()), 1);
+    let limits = arguments.isolation.limits(Vec::new(), Preference::None)?;
+    let program = Program::Command(arguments.command.clone());
+    let host = Host::new(store, work.path(), program, limits, 1);
     host.map_err(Failure::failed)?.install().map_err(|_| Failure::failed("a host is installed"))?;
     let Some(host) = Host::current() else { return Err(Failure::failed("no host is installed")) };
     host.packages.add(package);

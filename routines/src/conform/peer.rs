@@ -45,7 +45,7 @@ pub(super) type Answer = Result<Value, CallError>;
 impl Peer {
     /// Starts a runtime that was sent nothing.
     pub(super) fn open(suite: &Suite) -> Result<Self, Reason> {
-        suite.host.starter.open(None).map(Self::of).map_err(Reason::from)
+        suite.host.starter.open(&suite.folder, None).map(Self::of).map_err(Reason::from)
     }
 
     pub(super) fn of(runtime: Runtime) -> Self {

@@ -187,6 +187,11 @@ impl Resources {
         }))
     }
 
+    /// Returns the folder of the files.
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
     /// Removes the files when the process exits: statics are not dropped.
     pub(crate) fn remove(&self) {
         if let Err(error) = fs::remove_dir_all(self.folder.path()) {

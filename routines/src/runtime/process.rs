@@ -95,10 +95,17 @@ pub(crate) struct Runtime {
 }
 
 /// Waits until a file or a process is ready, for at most this time.
-fn wait_for(ready: &mut [PollFd<'_>], most: Duration) {
+pub(super) fn wait_for(ready: &mut [PollFd<'_>], most: Duration) {
     let most = Timespec::try_from(most).ok();
     // A signal ends a wait early.
     while let Err(Errno::INTR) = poll(ready, most.as_ref()) {}
+}
+
+/// Returns a file that is readable when the leader of a group has exited.
+pub(super) fn exit_of(group: &Group) -> io::Result<OwnedFd> {
+    let process = i32::try_from(group.child.id()).ok().and_then(Pid::from_raw);
+    let process = process.ok_or_else(|| io::Error::other("the id of the process is invalid"))?;
+    Ok(pidfd_open(process, PidfdFlags::empty())?)
 }
 
 impl Runtime {
@@ -110,9 +117,7 @@ impl Runtime {
         page: Page,
         log_reader: PipeReader,
     ) -> io::Result<Self> {
-        let process = i32::try_from(group.child.id()).ok().and_then(Pid::from_raw);
-        let process = process.ok_or_else(|| io::Error::other("the id of the process is invalid"))?;
-        let exit = pidfd_open(process, PidfdFlags::empty())?;
+        let exit = exit_of(&group)?;
         let log = Arc::<Log>::default();
         let its = Arc::clone(&log);
         spawn("log", move || its.fill(log_reader))?;

@@ -1,20 +1,24 @@
 //! Starts runtimes: their programs, pipes, folders and environments.
 
 use std::{
-    ffi::{OsStr, OsString},
+    ffi::OsString,
     fs::{self, OpenOptions},
     io,
     os::unix::fs::OpenOptionsExt as _,
     path::{Path, PathBuf},
     process::{Command, Stdio},
+    sync::OnceLock,
 };
 
 use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat};
-use taskwork_child::{Group, WorkDir, sweep};
+use taskwork_child::{Enclosure, Group, WorkDir, sweep};
 use thiserror::Error;
 
-use super::{page::Page, process::Runtime};
-use crate::wire::{EntryKind, ToRuntime};
+use super::{interpreter::Interpreter, page::Page, process::Runtime};
+use crate::{
+    isolation::Limits,
+    wire::{EntryKind, ToRuntime},
+};
 
 const PYTHON_SHIM: &str = include_str!("../../shims/python/shim.py");
 
@@ -33,6 +37,8 @@ const INHERITED: &[&str] = &["PATH", "LANG", "LC_ALL", "TZ", "LD_LIBRARY_PATH", 
 pub(crate) enum StartError {
     #[error("the runtime {program:?} cannot be started: {error}")]
     Start { program: PathBuf, error: io::Error },
+    #[error("{0}")]
+    Limits(String),
     #[error("the work folder of a runtime cannot be prepared: {0}")]
     Folder(#[from] io::Error),
 }
@@ -57,19 +63,27 @@ impl From<PathBuf> for Program {
 pub(crate) struct Starter {
     folder: WorkDir,
     program: Program,
+    /// Without them, runtimes have all rights of this process.
+    limits: Option<Limits>,
+    /// The interpreter of isolated runtimes.
+    interpreter: OnceLock<Interpreter>,
 }
 
 impl Starter {
-    /// Creates a starter of this program.
+    /// Creates a starter of this program, with these limits.
     ///
     /// # Errors
     /// If the folder cannot be created or written.
-    pub(crate) fn new(within: &Path, program: impl Into<Program>) -> io::Result<Self> {
+    pub(crate) fn new(
+        within: &Path,
+        program: impl Into<Program>,
+        limits: Option<Limits>,
+    ) -> io::Result<Self> {
         fs::create_dir_all(within)?;
         sweep(within, PREFIX);
         let folder = WorkDir::within(within, PREFIX)?;
         fs::write(folder.path().join("shim.py"), PYTHON_SHIM)?;
-        Ok(Self { folder, program: program.into() })
+        Ok(Self { folder, program: program.into(), limits, interpreter: OnceLock::new() })
     }
 
     /// Starts a runtime that loads a routine: the program of the package, if it has one.
@@ -80,7 +94,7 @@ impl Starter {
         kind: EntryKind,
         program: Option<&Path>,
     ) -> Result<Runtime, StartError> {
-        let mut runtime = self.open(program)?;
+        let mut runtime = self.open(package, program)?;
         let package = package.to_string_lossy();
         let load = ToRuntime::Load { folder: &package, entry, kind };
         for message in [ToRuntime::Hello { versions: VERSIONS }, load] {
@@ -90,8 +104,8 @@ impl Starter {
         Ok(runtime)
     }
 
-    /// Starts a runtime that was sent nothing.
-    pub(crate) fn open(&self, program: Option<&Path>) -> Result<Runtime, StartError> {
+    /// Starts a runtime that was sent nothing, and may read a package.
+    pub(crate) fn open(&self, package: &Path, program: Option<&Path>) -> Result<Runtime, StartError> {
         let folder = tempfile::Builder::new().prefix("runtime-").tempdir_in(self.folder.path())?;
         let (reads, writes) = (folder.path().join("in"), folder.path().join("out"));
         for pipe in [&reads, &writes] {
@@ -106,7 +120,7 @@ impl Starter {
         };
         let (input, output) = (open(&reads)?, open(&writes)?);
         let (log_reader, log_writer) = io::pipe()?;
-        let mut command = self.command(folder.path(), program);
+        let (mut command, program) = self.command(folder.path(), package, program)?;
         command
             .env("ROUTINES_IN", &reads)
             .env("ROUTINES_OUT", &writes)
@@ -114,7 +128,6 @@ impl Starter {
             .stdin(Stdio::null())
             .stdout(log_writer.try_clone()?)
             .stderr(log_writer);
-        let program = PathBuf::from(command.get_program());
         let group = Group::start(&mut command);
         // The command holds a write end of the log, which would keep its reader waiting.
         drop(command);
@@ -129,28 +142,77 @@ impl Starter {
         }
     }
 
-    fn command(&self, folder: &Path, program: Option<&Path>) -> Command {
-        let mut command = match (program, &self.program) {
-            (Some(program), _) => Command::new(program),
-            (None, Program::Python(python)) => {
-                let mut command = Command::new(python);
-                // Isolated: neither the environment nor the user's folders change the modules that a routine imports.
-                let cache = self.folder.path().join("pyc");
-                command.args(["-I", "-X"]).arg(format!("pycache_prefix={}", cache.display()));
-                command.arg(self.folder.path().join("shim.py"));
-                command
-            }
-            (None, Program::Command(words)) => {
-                let mut command = Command::new(words.first().map_or(OsStr::new(""), OsString::as_os_str));
-                command.args(words.iter().skip(1));
-                command
-            }
+    /// Returns the command of a runtime, and its program.
+    fn command(
+        &self,
+        folder: &Path,
+        package: &Path,
+        program: Option<&Path>,
+    ) -> Result<(Command, PathBuf), StartError> {
+        let mut own = Enclosure::default();
+        let words = match (program, &self.program) {
+            (Some(program), _) => vec![program.into()],
+            (None, Program::Python(python)) => self.python(python, package, &mut own)?,
+            (None, Program::Command(words)) => words.clone(),
         };
-        command.env_clear().current_dir(folder);
-        let inherited = INHERITED.iter().filter_map(|name| Some((name, std::env::var_os(name)?)));
-        command.envs(inherited).env("HOME", folder).env("TMPDIR", folder);
-        // A call has one worker, so one thread.
-        command.env("OMP_NUM_THREADS", "1").env("OPENBLAS_NUM_THREADS", "1").env("PYTHONUNBUFFERED", "1");
-        command
+        let program = PathBuf::from(words.first().cloned().unwrap_or_default());
+        let mut command = if let Some(limits) = &self.limits {
+            own.read.push(package.to_owned());
+            own.write.push(folder.to_owned());
+            limits.command(&words, own).map_err(StartError::Limits)?
+        } else {
+            let mut command = Command::new(&program);
+            command.args(words.iter().skip(1));
+            command
+        };
+        prepare(&mut command, folder);
+        Ok((command, program))
     }
+
+    /// Returns the words that start the shim, and adds the files that it uses.
+    fn python(
+        &self,
+        python: &Path,
+        package: &Path,
+        own: &mut Enclosure,
+    ) -> Result<Vec<OsString>, StartError> {
+        let mut program = python.as_os_str();
+        if self.limits.is_some() {
+            let interpreter = self.interpreter(python)?;
+            program = &interpreter.program;
+            own.read.clone_from(&interpreter.read);
+        }
+        // Of each package its own, since routines can change it.
+        let cache = self.folder.path().join("pyc").join(package.file_name().unwrap_or_default());
+        fs::create_dir_all(&cache)?;
+        let shim = self.folder.path().join("shim.py");
+        // Isolated: neither the environment nor the user's folders change the modules that a routine imports.
+        let mut words = ["-I", "-X"].map(OsString::from).to_vec();
+        words.insert(0, program.to_owned());
+        words.push(format!("pycache_prefix={}", cache.display()).into());
+        words.push(shim.clone().into());
+        own.read.push(shim);
+        own.write.push(cache);
+        Ok(words)
+    }
+
+    fn interpreter(&self, python: &Path) -> Result<&Interpreter, StartError> {
+        if let Some(known) = self.interpreter.get() {
+            return Ok(known);
+        }
+        let mut command = Command::new(python);
+        prepare(&mut command, self.folder.path());
+        let found = Interpreter::find(command, self.folder.path());
+        let found = found.map_err(|error| StartError::Start { program: python.to_owned(), error })?;
+        Ok(self.interpreter.get_or_init(|| found))
+    }
+}
+
+/// Sets the folder and the environment of a runtime.
+fn prepare(command: &mut Command, folder: &Path) {
+    command.env_clear().current_dir(folder);
+    let inherited = INHERITED.iter().filter_map(|name| Some((name, std::env::var_os(name)?)));
+    command.envs(inherited).env("HOME", folder).env("TMPDIR", folder);
+    // A call has one worker, so one thread.
+    command.env("OMP_NUM_THREADS", "1").env("OPENBLAS_NUM_THREADS", "1").env("PYTHONUNBUFFERED", "1");
 }

@@ -7,7 +7,7 @@
 use std::{
     fs, io,
     ops::Range,
-    path::Path as FilePath,
+    path::{Path as FilePath, PathBuf, absolute},
     sync::{Arc, OnceLock, mpsc},
     time::Duration,
 };
@@ -39,6 +39,7 @@ pub struct Objects {
     /// Has time limits for writes.
     pub(crate) writes: Arc<dyn ObjectStore>,
     pub(crate) runtime: Handle,
+    local_path: Option<PathBuf>,
 }
 
 /// A large object that is being written. It appears when it is shut down.
@@ -71,7 +72,14 @@ impl Objects {
 
     fn folder(folder: &FilePath) -> io::Result<Self> {
         fs::create_dir_all(folder)?;
-        Self::new(Arc::new(LocalFileSystem::new_with_prefix(folder)?.with_fsync(true)))
+        let store = Self::new(Arc::new(LocalFileSystem::new_with_prefix(folder)?.with_fsync(true)))?;
+        Ok(Self { local_path: Some(absolute(folder)?), ..store })
+    }
+
+    /// Returns its path, if it is a folder.
+    #[must_use]
+    pub fn local_path(&self) -> Option<&FilePath> {
+        self.local_path.as_deref()
     }
 
     /// Opens the folder of a bucket.
@@ -103,7 +111,12 @@ impl Objects {
         let start =
             || Builder::new_multi_thread().worker_threads(1).thread_name("store").enable_all().build();
         match RUNTIME.get_or_init(start) {
-            Ok(runtime) => Ok(Self { writes: Arc::clone(&store), store, runtime: runtime.handle().clone() }),
+            Ok(runtime) => Ok(Self {
+                writes: Arc::clone(&store),
+                store,
+                runtime: runtime.handle().clone(),
+                local_path: None,
+            }),
             Err(error) => Err(io::Error::other(error.to_string())),
         }
     }
