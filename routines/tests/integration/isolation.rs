@@ -114,6 +114,7 @@ static REFUSED: LazyLock<HashMap<&str, Value>> = LazyLock::new(|| {
         "read_environment",
         "read_memory",
         "read_maps",
+        "read_process",
         "list_runtimes",
         "other_runtime",
         "write_package",
@@ -125,6 +126,8 @@ static REFUSED: LazyLock<HashMap<&str, Value>> = LazyLock::new(|| {
         "leave_group",
         "trace_node",
         "namespace",
+        "mount",
+        "device",
         "queue_of_calls",
     ];
     let mut attempts: Vec<_> = with_secret.map(|name| (name, secret.clone())).into();
@@ -157,7 +160,7 @@ fn store_is_not_listed() {
 
 #[test]
 fn environment_and_memory_of_the_node_are_not_read() {
-    assert_refused(&["read_environment", "read_memory", "read_maps", "trace_node"]);
+    assert_refused(&["read_environment", "read_memory", "read_maps", "read_process", "trace_node"]);
 }
 
 #[test]
@@ -187,7 +190,7 @@ fn group_that_is_killed_with_the_node_is_not_left() {
 
 #[test]
 fn dangerous_parts_of_the_kernel_are_not_used() {
-    assert_refused(&["namespace", "queue_of_calls"]);
+    assert_refused(&["namespace", "mount", "device", "queue_of_calls"]);
 }
 
 #[test]

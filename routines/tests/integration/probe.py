@@ -29,6 +29,17 @@ def send_datagram(port):
         client.sendto(b"x", ("127.0.0.1", port))
 
 
+def read_process():
+    buffer = ctypes.create_string_buffer(1)
+    part = (ctypes.c_size_t * 2)(ctypes.addressof(buffer), 1)
+    syscall({"x86_64": 310, "aarch64": 270}[os.uname().machine], NODE, part, 1, part, 1, 0)
+
+
+def mount():
+    if LIBC.mount(b"none", b".", b"tmpfs", 0, None) < 0:
+        raise OSError(ctypes.get_errno(), "")
+
+
 def namespace():
     # The flags are CLONE_NEWUSER and SIGCHLD.
     syscall({"x86_64": 56, "aarch64": 220}[os.uname().machine], 0x1000_0000 | signal.SIGCHLD, 0, 0, 0, 0)
@@ -45,6 +56,7 @@ ATTEMPTS = {
     "read_environment": lambda _: open(f"/proc/{NODE}/environ").read(),
     "read_memory": lambda _: open(f"/proc/{NODE}/mem", "rb").read(1),
     "read_maps": lambda _: open(f"/proc/{NODE}/maps").read(),
+    "read_process": lambda _: read_process(),
     "list_folder": os.listdir,
     "list_runtimes": lambda _: os.listdir(".."),
     "other_runtime": other_runtime,
@@ -65,6 +77,8 @@ ATTEMPTS = {
     "leave_session": lambda _: os.setsid(),
     "leave_group": lambda _: os.setpgid(0, 0),
     "trace_node": lambda _: syscall({"x86_64": 101, "aarch64": 117}[os.uname().machine], 16, NODE, 0, 0),
+    "mount": lambda _: mount(),
+    "device": lambda _: os.mknod("device", 0o060600, os.makedev(8, 0)),
     "namespace": lambda _: namespace(),
     "queue_of_calls": lambda _: syscall(425, 1, ctypes.create_string_buffer(120)),
 }

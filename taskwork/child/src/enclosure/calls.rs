@@ -1,5 +1,5 @@
-//! The system calls that an enclosed process must not make. They fail with `EPERM`. Calls that need capabilities are not
-//! listed, since it has none.
+//! The system calls that an enclosed process must not make. They fail with `EPERM`. Calls that need capabilities or
+//! the right to trace a process (`mount`, `process_vm_readv`) are not listed, since it has neither.
 
 use std::{collections::BTreeMap, env::consts::ARCH, io};
 
@@ -20,15 +20,8 @@ const REMOVEXATTRAT: libc::c_long = 466;
 const DENIED: &[&[libc::c_long]] = &[
     // They leave the process group, which is killed at the latest with the node.
     &[libc::SYS_setpgid, libc::SYS_setsid],
-    // They read, change or limit other processes.
-    &[
-        libc::SYS_kcmp,
-        libc::SYS_pidfd_getfd,
-        libc::SYS_process_madvise,
-        libc::SYS_process_vm_readv,
-        libc::SYS_process_vm_writev,
-        libc::SYS_ptrace,
-    ],
+    // It reads other processes, as Landlock also denies.
+    &[libc::SYS_ptrace],
     // Their objects are shared by all processes of a user, and Landlock does not know them.
     &[
         libc::SYS_add_key,
@@ -53,29 +46,14 @@ const DENIED: &[&[libc::c_long]] = &[
         libc::SYS_inotify_init1,
         libc::SYS_lremovexattr,
         libc::SYS_lsetxattr,
-        libc::SYS_name_to_handle_at,
         libc::SYS_open_by_handle_at,
         libc::SYS_removexattr,
         libc::SYS_setxattr,
         SETXATTRAT,
         REMOVEXATTRAT,
     ],
-    // Other views of the file system, and other namespaces.
-    &[
-        libc::SYS_chroot,
-        libc::SYS_fsconfig,
-        libc::SYS_fsmount,
-        libc::SYS_fsopen,
-        libc::SYS_fspick,
-        libc::SYS_mount,
-        libc::SYS_mount_setattr,
-        libc::SYS_move_mount,
-        libc::SYS_open_tree,
-        libc::SYS_pivot_root,
-        libc::SYS_setns,
-        libc::SYS_umount2,
-        libc::SYS_unshare,
-    ],
+    // A process has capabilities in a new namespace, and in those of the same user.
+    &[libc::SYS_setns, libc::SYS_unshare],
     // Parts of the kernel with many defects in the past, and system calls by a queue, which no filter sees.
     &[
         libc::SYS_bpf,
@@ -94,9 +72,9 @@ const OLDER: &[libc::c_long] = &[libc::SYS_chown, libc::SYS_inotify_init, libc::
 const OLDER: &[libc::c_long] = &[];
 
 /// The flag of the x32 ABI, with which some kernels accept the calls of x86-64 again, and calls that have another number
-/// there (`sendmsg`, `ptrace`, `sendmmsg`, `process_vm_readv`, `process_vm_writev`) or another error here.
+/// there (`sendmsg`, `ptrace`, `sendmmsg`) or another error here.
 const X32: libc::c_long = 0x4000_0000;
-const X32_OWN: &[libc::c_long] = &[518, 521, 538, 539, 540, libc::SYS_clone3];
+const X32_OWN: &[libc::c_long] = &[518, 521, 538, libc::SYS_clone3];
 
 /// The flags of `clone` for new namespaces.
 const NAMESPACES: &[libc::c_int] = &[
