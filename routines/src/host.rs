@@ -46,11 +46,13 @@ impl Host {
         limits: Option<Limits>,
         workers: usize,
     ) -> io::Result<Self> {
+        // It creates the folder.
+        let packages = Packages::within(work)?;
         let resources = Resources::within(work)?;
         let limits = limits.map(|limits| limits.with_named(resources.folder()));
         Ok(Self {
             store,
-            packages: Packages::within(work)?,
+            packages,
             resources,
             starter: Starter::new(work, program, limits)?,
             pool: Pool::new(workers + IDLE_MORE),

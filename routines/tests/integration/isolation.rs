@@ -247,7 +247,10 @@ fn isolated_routine_uses_resources_files_threads_processes_and_checkpoints() {
     fs::write(place.path("table.csv"), "a,1").unwrap();
     place.succeed(&["put", "table", "table.csv"]);
     assert_eq!(place.succeed(&["call", "works@1.0", r#"[{"$resource": "table"}]"#]), "\"a,1\"\n");
-    assert_eq!(place.succeed(&["call", "steps@1.0", "[1000]", "--state", "state"]), "1000\n");
+    assert_eq!(
+        place.succeed(&["call", "steps@1.0", "[1000]", "--state", "state", "--work", "new/work"]),
+        "1000\n"
+    );
     place.succeed(&["check", "steps"]);
 }
 
