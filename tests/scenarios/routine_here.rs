@@ -402,7 +402,7 @@ with routines.here("--workers", "1") as r:
         assert json.loads(next(lines)[2])["state"] in ("accepted", "running")
         progress = job.progress()
         assert next(progress)["ended"] == 0
-        open("open", "w").close()
+        open("noted/open", "w").close()
         *states, end = [json.loads(data) for name, _, data in lines if name == "data"]
     assert all(state["state"] in ("accepted", "running") for state in states), states
     assert end["state"] == "successful" and end["ended"] == 1, end
@@ -438,12 +438,12 @@ with routines.here("--workers", "2") as r:
     assert [(result.index, result.error.kind) for result in again.results()] == [(0, "user"), (5, "user"), (10, "user")]
     assert again.status()["calls"] == 3
     sum.wait()
-    open("slow", "w").close()
+    open("noted/slow", "w").close()
     cancelled = again.rerun()
     cancelled.cancel()
     assert cancelled.wait()["state"] == "cancelled"
-    os.remove("slow")
-    open("repaired", "w").close()
+    os.remove("noted/slow")
+    open("noted/repaired", "w").close()
     last = again.rerun()
     assert last.id != cancelled.id
     assert [(result.index, result.value) for result in last.results()] == [(0, 0), (5, 5), (10, 10)]
@@ -455,7 +455,7 @@ with routines.here("--workers", "2") as r:
 "#;
     let ended = Running::begin(place.prepared(client(&[script])), place.path()).unwrap().end().unwrap();
     assert_eq!(ended.code, 0, "{}", ended.err);
-    let repaired = place.path().join("repaired");
+    let repaired = place.path().join("noted/repaired");
     fs::remove_file(&repaired).unwrap();
     let failed = place.run(&["map", "flaky@1.0", "--range", "-3..7", "--state", "state"]);
     assert!(failed.code == 1 && failed.err.contains("routines rerun j-0000000000"), "{}", failed.err);
