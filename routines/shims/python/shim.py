@@ -273,7 +273,10 @@ def trace_of(error):
 def message_of(error):
     if isinstance(error, call_error()):
         return error.message
-    return "".join(traceback.format_exception_only(type(error), error)).strip()
+    message = "".join(traceback.format_exception_only(type(error), error)).strip()
+    if isinstance(error, PermissionError) and "ROUTINES_ISOLATED" in os.environ:
+        message += ": routines are isolated: --read, --write and --network grant files and ports"
+    return message
 
 
 class Search:

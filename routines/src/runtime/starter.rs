@@ -166,6 +166,10 @@ impl Starter {
             command
         };
         prepare(&mut command, folder);
+        if self.limits.is_some() {
+            // The shim explains refused accesses.
+            command.env("ROUTINES_ISOLATED", "1");
+        }
         Ok((command, program))
     }
 

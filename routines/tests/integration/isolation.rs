@@ -154,6 +154,17 @@ fn file_of_the_user_is_not_read() {
 }
 
 #[test]
+fn error_of_refused_access_names_the_options() {
+    let place = Place::new();
+    let call = ["call", "works@1.0", &json!([place.path("secret")]).to_string()];
+    for (isolation, is_named) in [("process", true), ("none", false)] {
+        let output = place.run(&[&call[..], &["--isolation", isolation]].concat());
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(errors.contains("--read, --write and --network grant"), is_named, "{errors}");
+    }
+}
+
+#[test]
 fn store_is_not_listed() {
     assert_refused(&["list_folder"]);
 }
