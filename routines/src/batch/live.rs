@@ -40,6 +40,9 @@ const LONG_CALL: Duration = Duration::from_secs(1);
 const CUT_AGE: Duration = Duration::from_millis(200);
 const CUT_WAIT: Duration = Duration::from_millis(50);
 
+/// The maximum time for which a task on a leaving node waits for all results.
+const LEAVE_WAIT: Duration = Duration::from_secs(1);
+
 /// The state of a task on its node.
 #[derive(Debug)]
 pub(super) struct Live<P: Platform> {
@@ -108,14 +111,14 @@ impl<P: Platform> Live<P> {
         settled.collect()
     }
 
-    /// Makes results durable before the pool is cut, unless they are recent: otherwise other nodes repeat their calls
-    /// if the task is moved.
+    /// Makes results durable before the pool is cut, unless they are recent and the node stays: otherwise their calls are
+    /// repeated if the task is moved.
     pub(super) fn hurry_before_cut(&self) {
-        if let (Some(first), Some(last)) = (self.unsynced.front(), self.unsynced.back())
-            && self.since(first.at) >= CUT_AGE
-        {
+        let (Some(first), Some(last)) = (self.unsynced.front(), self.unsynced.back()) else { return };
+        let is_leaving = self.counts.is_leaving();
+        if is_leaving || self.since(first.at) >= CUT_AGE {
             self.platform.hurry();
-            self.platform.wait(last.number, CUT_WAIT);
+            self.platform.wait(last.number, if is_leaving { LEAVE_WAIT } else { CUT_WAIT });
         }
     }
 
