@@ -39,18 +39,18 @@ pub(crate) fn job_name(key: &str, calls: Option<u64>, digest: &str, routine: &st
     format!("{routine} {key} {calls} {digest}")
 }
 
-/// Returns the key of a job from that of a user.
-pub(crate) fn key_of(key: &str) -> String {
-    derived("routines 2026 idempotency key", key)
+/// Returns the key of a job from that of a user, and the number of earlier jobs with that.
+pub(crate) fn key_of(key: &str, number: u32) -> String {
+    derived("routines 2026 idempotency key", key, number)
 }
 
-/// Returns the key of a job that repeats the failed calls of one with this key.
+/// Returns the key of a job that repeats the failed calls of one with this key, and the number of earlier such jobs.
 pub(crate) fn rerun_key_of(key: &str, number: u32) -> String {
-    derived("routines 2026 rerun", &format!("{key} {number}"))
+    derived("routines 2026 rerun", key, number)
 }
 
-fn derived(context: &str, key: &str) -> String {
-    let key = blake3::derive_key(context, key.as_bytes());
+fn derived(context: &str, key: &str, number: u32) -> String {
+    let key = blake3::derive_key(context, format!("{key} {number}").as_bytes());
     let mut digits = blake3::Hash::from_bytes(key).to_hex().to_string();
     digits.truncate(KEY_DIGITS);
     digits
@@ -70,14 +70,14 @@ mod tests {
     fn job_name_contains_what_gateways_need() {
         let calls = |from, to| Work::Calls { space: Space::Range { from, to }, reduce: Reduce::default() };
         let named =
-            |work: &Work, routine: &str| job_name(&key_of("mine"), work.calls(), &work.digest(), routine);
+            |work: &Work, routine: &str| job_name(&key_of("mine", 0), work.calls(), &work.digest(), routine);
         let work = calls(3, 10);
         let name = named(&work, "pi@1");
         let parsed = Name::parse(&name).unwrap();
-        assert_eq!((parsed.routine, parsed.key, parsed.calls), ("pi@1", &*key_of("mine"), Some(7)));
+        assert_eq!((parsed.routine, parsed.key, parsed.calls), ("pi@1", &*key_of("mine", 0), Some(7)));
         let search = named(&Work::Search("[8]".to_owned()), "queens@1");
         assert_eq!(Name::parse(&search).unwrap().calls, None);
-        assert_ne!(key_of("mine"), key_of("yours"));
+        assert!(key_of("mine", 0) != key_of("yours", 0) && key_of("mine", 0) != key_of("mine", 1));
         assert!(parsed.is_of("pi", "pi@2", &work.digest()) && parsed.is_of("pi@1", "pi@1", &work.digest()));
         assert!(!parsed.is_of("pi@2", "pi@2", &work.digest()));
         let reduced = |by| {

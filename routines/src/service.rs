@@ -150,16 +150,22 @@ impl Service {
         let package = &installed.package;
         let (kind, name, digest) = (package.description.kind, package.name(), package.digest.clone());
         check_kind(&work, package)?;
-        let of_job = key.map_or_else(|| format!("{:032x}", rand::random::<u128>()), key_of);
         // Before the files are read: a repeated request may find other contents.
         let arguments = work.digest();
         let _one = if key.is_some() { Some(self.submitting.lock().await) } else { None };
-        if key.is_some()
-            && let Some((id, record)) = self.with_key(&of_job).await?
-        {
-            let is_same = name_of(&record, &id)?.is_of(routine, &name, &arguments);
-            return if is_same { Ok((id, false)) } else { Err(ServiceError::KeyTaken(id)) };
-        }
+        let mut number = 0;
+        let of_job = loop {
+            let Some(key) = key else { break format!("{:032x}", rand::random::<u128>()) };
+            let of_job = key_of(key, number);
+            if let Some((id, record)) = self.with_key(&of_job).await? {
+                let is_same = name_of(&record, &id)?.is_of(routine, &name, &arguments);
+                return if is_same { Ok((id, false)) } else { Err(ServiceError::KeyTaken(id)) };
+            }
+            if !self.is_used(&of_job).await? {
+                break of_job;
+            }
+            number += 1;
+        };
         let work = self.with_files(work).await?;
         if let Work::Calls { space, .. } = &work {
             space.check_len().map_err(ServiceError::Invalid)?;
@@ -186,6 +192,12 @@ impl Service {
             }
         }
         Ok(None)
+    }
+
+    /// Returns whether an earlier job with a key, which was forgotten, may have results in the store.
+    async fn is_used(&self, key: &str) -> Result<bool, ServiceError> {
+        let (store, key) = (self.store.clone(), key.to_owned());
+        Ok(blocking(move || store.has_order(&key)).await??)
     }
 
     /// Returns a key that work has in common with the same work of this version of a routine in this store only.

@@ -465,6 +465,10 @@ with routines.here("--workers", "2") as r:
         let expected = "{\"index\":3,\"value\":0}\n{\"index\":8,\"value\":5}\n";
         assert_eq!((again.code, &*again.out), (0, expected), "{}", again.err);
     }
+    // A new directory starts over, although the store has the results of the first job.
+    fs::remove_dir_all(place.path().join("state")).unwrap();
+    let again = place.run(&["map", "flaky@1.0", "--range", "-3..7", "--state", "state"]);
+    assert_eq!((again.code, again.out.lines().count()), (0, 10), "{}", again.err);
     let none = place.run(&["rerun", "j-0000000009", "--state", "state"]);
     assert!(none.code != 0 && none.err.contains("no job j-0000000009"), "{none:?}");
 }

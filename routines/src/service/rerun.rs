@@ -23,7 +23,7 @@ impl Service {
             return Err(ServiceError::NoFailures(of.clone()));
         }
         let _one = self.submitting.lock().await;
-        // An earlier job that was cancelled, has failed or was forgotten keeps its key: its results are in the store.
+        // An earlier job that was cancelled or has failed keeps its key.
         let mut number = 0;
         let key = loop {
             let key = rerun_key_of(of_job, number);
@@ -32,11 +32,8 @@ impl Service {
                 if !status.is_over() || status.state == SUCCESSFUL {
                     return Ok((id, false));
                 }
-            } else {
-                let (store, of_key) = (self.store.clone(), key.clone());
-                if !blocking(move || store.has_order(&of_key)).await?? {
-                    break key;
-                }
+            } else if !self.is_used(&key).await? {
+                break key;
             }
             number += 1;
         };
