@@ -35,7 +35,7 @@ pub(crate) struct Host {
 }
 
 impl Host {
-    /// Creates the host of a node with so many workers, whose runtimes have these limits.
+    /// Creates the host of a node with this number of workers and these limits of its runtimes.
     ///
     /// # Errors
     /// If the work folder cannot be written.

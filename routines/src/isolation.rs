@@ -126,7 +126,7 @@ impl IsolationOptions {
 }
 
 impl Limits {
-    /// Adds a folder whose files runtimes read, but do not list.
+    /// Adds a folder for files that runtimes read by name, but do not list.
     pub(crate) fn with_named(mut self, folder: &Path) -> Self {
         self.granted.read_named.push(folder.to_owned());
         self

@@ -21,7 +21,7 @@ pub(crate) struct JobRequest {
     /// The numbers to compute from the results.
     #[serde(default)]
     reduce: Vec<Value>,
-    /// The numbers are computed for each group of calls with equal values of these arguments.
+    /// The arguments that select groups: calls with equal values of them are reduced together.
     by: Option<Value>,
     /// The argument of a search.
     argument: Option<Box<RawValue>>,

@@ -105,6 +105,12 @@ impl Place {
         self.begin(arguments).end().unwrap()
     }
 
+    /// Runs a program with the Python client.
+    fn python(&self, script: &str) {
+        let ended = Running::begin(self.prepared(client(&[script])), self.path()).unwrap().end().unwrap();
+        assert_eq!(ended.code, 0, "{}", ended.err);
+    }
+
     fn json(&self, arguments: &[&str]) -> Value {
         let ended = self.run(&[arguments, &["--json"]].concat());
         assert_eq!(ended.code, 0, "{arguments:?}: {}", ended.err);
@@ -351,8 +357,7 @@ with routines.here("--workers", "2") as r:
         else:
             raise AssertionError("it is refused")
 "#;
-    let ended = Running::begin(place.prepared(client(&[script])), place.path()).unwrap().end().unwrap();
-    assert_eq!(ended.code, 0, "{}", ended.err);
+    place.python(script);
 }
 
 #[test]
@@ -382,8 +387,7 @@ with routines.here("--workers", "2") as r:
         else:
             raise AssertionError("it is refused")
 "#;
-    let ended = Running::begin(place.prepared(client(&[script])), place.path()).unwrap().end().unwrap();
-    assert_eq!(ended.code, 0, "{}", ended.err);
+    place.python(script);
 }
 
 #[test]
@@ -410,8 +414,7 @@ with routines.here("--workers", "1") as r:
     with r._open("GET", f"/v1/jobs/{job.id}/events") as answer:
         assert answer.read().startswith(b"event: end\n")
 "#;
-    let ended = Running::begin(place.prepared(client(&[script])), place.path()).unwrap().end().unwrap();
-    assert_eq!(ended.code, 0, "{}", ended.err);
+    place.python(script);
 }
 
 #[test]
@@ -453,8 +456,7 @@ with routines.here("--workers", "2") as r:
     refused(held, "results once it is successful")
     held.cancel()
 "#;
-    let ended = Running::begin(place.prepared(client(&[script])), place.path()).unwrap().end().unwrap();
-    assert_eq!(ended.code, 0, "{}", ended.err);
+    place.python(script);
     let repaired = place.path().join("noted/repaired");
     fs::remove_file(&repaired).unwrap();
     let failed = place.run(&["map", "flaky@1.0", "--range", "-3..7", "--state", "state"]);

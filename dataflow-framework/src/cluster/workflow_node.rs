@@ -1,5 +1,6 @@
 //! The companion of a node: it runs calls for the coordinator, or is the coordinator.
 
+mod leaving;
 mod program;
 
 use std::{
@@ -399,54 +400,6 @@ impl WorkflowNode {
     fn last_status(&self) -> Option<JobStatus> {
         let (engine, generation) = self.engine()?;
         Some(status::of_ended(generation, &engine.observation()))
-    }
-
-    /// Handles a cordon: the node receives no more calls until it is uncordoned.
-    pub(super) fn on_cordon(&self, is_cordoned: bool) {
-        let mut state = self.lock();
-        state.is_cordoned = is_cordoned;
-        let role = state.role.clone();
-        let is_leaving = state.is_leaving;
-        drop(state);
-        match role {
-            // It receives no more calls anyway.
-            _ if is_leaving => {}
-            Role::Idle => {}
-            Role::Follows(following) => following.cordon(is_cordoned),
-            Role::Leads(leading) => leading.cordon(is_cordoned),
-        }
-    }
-
-    /// Prepares for leaving: data that only this node has is copied to others; if the program is here, it
-    /// stops, since its task moves to another node.
-    pub(super) fn leave(&self, rescue: Rescue) {
-        let mut state = self.lock();
-        state.is_leaving = true;
-        state.rescue = Some(rescue);
-        let role = state.role.clone();
-        drop(state);
-        match role {
-            Role::Idle => {}
-            Role::Follows(following) => following.leave(),
-            Role::Leads(leading) => {
-                leading.leave();
-                tracing::info!("this node leaves, and is given no more calls");
-            }
-        }
-    }
-
-    /// Lets the node leave if nothing more is needed from it.
-    fn go_if_possible(&self, role: &Role, now_ms: u64) {
-        let may_go = match role {
-            Role::Idle => true,
-            Role::Follows(following) => following.may_go(),
-            Role::Leads(leading) => leading.may_go(now_ms),
-        };
-        let rescue = if may_go { self.lock().rescue.take() } else { None };
-        if let (Some(_), Role::Leads(leading)) = (&rescue, role) {
-            leading.on_released();
-        }
-        drop(rescue);
     }
 
     pub(super) fn end(&self) {

@@ -57,7 +57,7 @@ const SYSTEM: &[&str] = &[
 /// Devices without content.
 const DEVICES: &[&str] = &["/dev/full", "/dev/null", "/dev/zero"];
 
-/// The latest version of Landlock whose rights are known here. A kernel restricts those that it knows.
+/// The latest version of Landlock with known rights. A kernel restricts the rights that it knows.
 const LATEST: ABI = ABI::V10;
 
 /// The maximum number of open files of a process.
@@ -68,7 +68,7 @@ const OPEN_FILES_MAX: u64 = 4096;
 pub struct Enclosure {
     /// Files and folders that are read, listed and executed, in addition to those of the system.
     pub read: Vec<PathBuf>,
-    /// Folders whose files are read, but not listed: a process reads those whose names it knows.
+    /// Folders with files that are read by name, but not listed.
     pub read_named: Vec<PathBuf>,
     /// Files and folders that are read and changed.
     pub write: Vec<PathBuf>,
@@ -77,7 +77,7 @@ pub struct Enclosure {
 }
 
 impl Enclosure {
-    /// Returns a path whose content can be read and that contains another one, if there is one. A link counts as its
+    /// Returns a readable path that contains another one, if there is one. A link counts as its
     /// target.
     pub fn reads(&self, path: &Path) -> Option<&Path> {
         let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());

@@ -122,8 +122,8 @@ impl Client {
         }
     }
 
-    /// Removes all data of jobs that are over, or whose submission was abandoned; with `force`, also of jobs
-    /// whose submission is in progress. If one of the jobs cannot be removed, none is.
+    /// Removes all data of jobs that are over, or that were not completely submitted; with `force`, also of jobs
+    /// with a submission in progress. If one of the jobs cannot be removed, none is.
     ///
     /// # Errors
     /// If there is no such job, one is not over, or ZooKeeper was unavailable for too long.

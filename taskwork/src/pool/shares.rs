@@ -249,7 +249,7 @@ impl Shares {
         let is_idle = |pool| waiting(pool) == 0 && !self.is_worked(pool);
         let (idle, active): (Vec<_>, Vec<_>) = self.pools.keys().copied().partition(|&pool| is_idle(pool));
         let (new, known): (Vec<_>, Vec<_>) = active.into_iter().partition(|pool| self.pools[pool].was_idle);
-        // By priority: a quantum before the clocks of the known pools, and the smallest of these clocks.
+        // For each priority: the clock of a new pool, a quantum before those of the known ones, and the smallest known clock.
         let mut starts: BTreeMap<i32, (u64, u64)> = BTreeMap::new();
         for pool in known {
             let (claim, clock) = (self.pools[&pool].claim, self.clock(pool, now));

@@ -49,7 +49,7 @@ pub(super) enum Statement {
     Vanish(prop::sample::Index),
     /// A member other than that of the program leaves. It has started every second one of its calls.
     Leave(prop::sample::Index),
-    /// A member is cordoned until no call can run any more. It has started every second one of its calls.
+    /// A member is cordoned until all calls wait for a member. It has started every second one of its calls.
     Cordon(prop::sample::Index),
     /// The member of a call is unfit to run it; at most once for each call.
     Unfit(prop::sample::Index),
