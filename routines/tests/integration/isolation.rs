@@ -207,9 +207,23 @@ fn dangerous_parts_of_the_kernel_are_not_used() {
 #[test]
 fn attempts_succeed_without_isolation() {
     let place = Place::new();
-    let secret = json!(place.path("secret"));
-    let attempts =
-        [("read_file", secret), ("connect", json!(place.tcp_port())), ("signal_node", Value::Null)];
+    let (secret, udp) = (json!(place.path("secret")), json!(place.udp.local_addr().unwrap().port()));
+    let with_secret = ["read_file", "write_file", "truncate_file", "link_file", "change_owner"];
+    let without = [
+        "read_environment",
+        "read_maps",
+        "list_runtimes",
+        "unix_socket",
+        "datagram_pair",
+        "signal_node",
+        "limit_node",
+        "leave_session",
+        "leave_group",
+    ];
+    let mut attempts: Vec<_> = with_secret.map(|name| (name, secret.clone())).into();
+    attempts.extend(without.map(|name| (name, Value::Null)));
+    attempts.push(("list_folder", json!(place.path("store"))));
+    attempts.extend([("connect", json!(place.tcp_port())), ("send_datagram", udp)]);
     let outcomes = place.attempt(&attempts, &["--isolation", "none"]);
     assert!(outcomes.values().all(Value::is_null), "{outcomes:?}");
 }
