@@ -277,8 +277,14 @@ fn check(mut counts: Counts, states: &[Vec<u8>]) {
 
 #[test]
 fn requests_in_a_row_are_answered_once_each() {
-    let mut driven = Driven::start(None);
-    driven.wait(Some(Request::Split));
+    // On a busy machine a search may be over before its first request.
+    let begun = || {
+        let mut driven = Driven::start(None);
+        driven.wait(Some(Request::Split));
+        driven
+    };
+    let split = (0..20).map(|_| begun()).find(|driven| !driven.parts.is_empty());
+    let mut driven = split.expect("a search gives a part away");
     // Too late, and cleared before the search continues.
     driven.request(Request::Split);
     driven.runtime.go().unwrap();
@@ -286,7 +292,6 @@ fn requests_in_a_row_are_answered_once_each() {
     driven.request(Request::Split);
     // The answer may be a child, if the search has seen the previous request.
     driven.wait(Some(Request::Pause));
-    assert!(!driven.parts.is_empty());
     let (counts, parts) = driven.finish();
     check(counts, &parts);
 }
