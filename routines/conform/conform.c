@@ -125,20 +125,21 @@ static int count_start(rt_cx *cx, rt_bytes *state) {
 static int count_search(rt_cx *cx, rt_bytes *state) {
     struct count *count = (struct count *)(void *)state->data;
     if (!state->size) return 0;
-    for (; count->left > 0; count->left--, rt_count(cx, "states", 1)) {
+    for (; count->left > 0; count->left--) {
         if (count->left == count->hold) {
             count->hold = 0;
             pause_for(10000000);
             while (!rt_asked()) pause_for(100000);
         }
         if (rt_asked()) return 0;
+        rt_count(cx, "states", 1);
+        if (isfinite(cx->bound)) rt_count(cx, "bound", (long long)cx->bound);
     }
     if (count->hold < 0) {
         while (!rt_asked()) pause_for(100000);
         state->size = 0;
         return 0;
     }
-    if (isfinite(cx->bound)) rt_count(cx, "bound", (long long)cx->bound);
     if (!isnan(count->cost)) {
         rt_write(&cx->result, "{\"cost\":%g}", count->cost);
         if (rt_offer(cx, count->cost)) return -1;

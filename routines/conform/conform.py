@@ -70,8 +70,8 @@ def adds(last, hold=-1, size=0):
 
 
 class Count(routines.Search):
-    """Counts `left` states. With `hold` states left, it waits until it is asked for something. With -1, it waits at its
-    end, and its state is empty in languages in which states are bytes."""
+    """Counts `left` states, and adds the bound for each, if there is one. With `hold` states left, it waits until it is asked
+    for something. With -1, it waits at its end, and its state is empty in languages in which states are bytes."""
 
     def __init__(self, left, hold=0, cost=None):
         self.left, self.hold, self.cost = left, hold, cost
@@ -88,13 +88,13 @@ class Count(routines.Search):
                 return
             self.left -= 1
             cx.count["states"] += 1
+            if cx.bound[0] != float("inf"):
+                cx.count["bound"] += int(cx.bound[0])
         if self.hold < 0:
             self.hold = 0
             while not cx.asked[0]:
                 time.sleep(0.0001)
             return
-        if cx.bound[0] != float("inf"):
-            cx.count["bound"] += int(cx.bound[0])
         if self.cost is not None:
             cx.offer(self.cost, {"cost": self.cost})
             self.cost = None

@@ -10,7 +10,7 @@ use serde_json::{Value, json, value::RawValue};
 
 use super::{
     Suite, checkpoints,
-    peer::{Checked, Peer, Reason, check_error},
+    peer::{Checked, Peer, Reason, STEP_MAX, check_error},
 };
 use crate::{
     runtime::Request,
@@ -274,7 +274,7 @@ fn frame_cut(suite: &Suite) -> Checked {
 fn log_output(suite: &Suite) -> Checked {
     let mut peer = Peer::loaded(suite, "prints")?;
     expect(&peer.call(&format!("[{}]", 1 << 20))?.ok(), &Some(json!(1 << 20)))?;
-    let deadline = Instant::now() + Duration::from_secs(5);
+    let deadline = Instant::now() + STEP_MAX;
     while !peer.runtime.log().contains("to standard error") {
         if Instant::now() >= deadline {
             return Err("its log has no output of standard error".into());
@@ -335,6 +335,8 @@ fn finish(peer: &mut Peer) -> Result<i64, Reason> {
             other => return Err(format!("expected a state or the end, not {other:?}").into()),
         }
         peer.go()?;
+        // So that the search advances.
+        peer.read();
     }
 }
 
@@ -472,7 +474,7 @@ fn cancel(suite: &Suite) -> Checked {
     let is_alive = || std::fs::read_to_string(&place).is_ok_and(|state| !state.contains(") Z "));
     expect(&is_alive(), &true)?;
     drop(peer);
-    let deadline = Instant::now() + Duration::from_secs(5);
+    let deadline = Instant::now() + STEP_MAX;
     while is_alive() {
         if Instant::now() >= deadline {
             return Err(format!("process {process} runs although its group was killed").into());

@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// The maximum time of each step of a case.
-const STEP_MAX: Duration = Duration::from_secs(20);
+pub(super) const STEP_MAX: Duration = Duration::from_secs(20);
 
 /// The maximum time of a wait for messages.
 const LOOK: Duration = Duration::from_millis(2);
@@ -142,11 +142,16 @@ impl Peer {
             if request.is_some() {
                 self.runtime.request(request);
             }
-            for event in self.runtime.poll(LOOK) {
-                match event {
-                    Event::Step(step) => self.steps.push_back(step),
-                    Event::Broken(reason) => self.end = Some(reason),
-                }
+            self.read();
+        }
+    }
+
+    /// Reads messages.
+    pub(super) fn read(&mut self) {
+        for event in self.runtime.poll(LOOK) {
+            match event {
+                Event::Step(step) => self.steps.push_back(step),
+                Event::Broken(reason) => self.end = Some(reason),
             }
         }
     }
