@@ -46,6 +46,7 @@ mod tls;
 mod top;
 mod tsp_answers;
 mod tsp_counts;
+mod up;
 mod workflow_state;
 mod workflow_views;
 mod workflows;

@@ -1,11 +1,10 @@
-//! The project's own commands: `cargo xtask test`, `check`, `fix`, `cluster`, `sim`, `fuzz`, `mutants`, `bench`,
+//! The project's own commands: `cargo xtask test`, `check`, `fix`, `sim`, `fuzz`, `mutants`, `bench`,
 //! `chart`, `package` and `release`.
 
 mod axe;
 mod bench;
 mod chart;
 mod check;
-mod cluster;
 mod data;
 mod failures;
 mod fix;
@@ -74,8 +73,6 @@ enum Command {
     Package,
     /// Build the artefacts for users from a commit: static programs, packages, checksums
     Release(release::Arguments),
-    /// Start a cluster on this machine, ZooKeeper and nodes, until Ctrl-C
-    Cluster(cluster::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -90,7 +87,6 @@ fn main() -> ExitCode {
         Command::Package => package::run(),
         Command::Release(arguments) => release::run(&arguments),
         Command::Bench(bench) => bench::run(&bench),
-        Command::Cluster(arguments) => cluster::run(&arguments),
     };
     // Printed instead of returned: with RUST_BACKTRACE set, a backtrace of xtask would bury the one line that
     // matters.

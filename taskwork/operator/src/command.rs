@@ -17,7 +17,7 @@ use crate::{
     connection::{Common, Connection},
     dashboard, events, findings, job, jobs, node, nodes, report, scale,
     selection::Selection,
-    show, status, top, wait, whatif,
+    show, status, top, up, wait, whatif,
 };
 
 /// The name of the command.
@@ -33,6 +33,11 @@ struct CommandLine {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Create a small cluster on this machine or over ssh: ZooKeeper and nodes. Again with other machines, another number of
+    /// nodes or another program, it changes the cluster.
+    Up(up::Up),
+    /// End the nodes of a cluster that `up` has created, and its ZooKeeper. Nodes transfer their tasks first; jobs are kept.
+    Down(up::Down),
     /// Show the state of the cluster: its nodes, the running jobs and their leaders, the waiting jobs.
     Status(Common),
     /// Check the servers, access, clocks, nodes and jobs for problems. Exit code 1 if there are any.
@@ -211,6 +216,42 @@ struct Forget {
 }
 
 impl Command {
+    /// Returns the common options of a command that connects to a cluster in the common way.
+    fn common(&self) -> Option<&Common> {
+        match self {
+            Self::Completions(_)
+            | Self::Man(_)
+            | Self::Up(_)
+            | Self::Down(_)
+            | Self::Dashboard(_)
+            | Self::Top(_)
+            | Self::Scale(_) => None,
+            Self::Report(With { common, .. })
+            | Self::Compare(With { common, .. })
+            | Self::Status(common)
+            | Self::Doctor(common)
+            | Self::Nodes(With { common, .. })
+            | Self::Node(OfNode { common, .. })
+            | Self::Jobs(With { common, .. })
+            | Self::Events(With { common, .. })
+            | Self::Job(Job { of: OfJob { common, .. }, .. })
+            | Self::Result(OfJob { common, .. })
+            | Self::Wait(OfJob { common, .. })
+            | Self::Finish(OfJobs { common, .. })
+            | Self::Suspend(OfJobs { common, .. })
+            | Self::Resume(OfJobs { common, .. })
+            | Self::Retry(OfJobs { common, .. })
+            | Self::Drain(Drain { common, .. })
+            | Self::Cordon(With { common, .. })
+            | Self::Uncordon(With { common, .. })
+            | Self::Inject(Inject { common, .. })
+            | Self::Cancel(Cancel { of: OfJobs { common, .. }, .. })
+            | Self::Set(Set { of: OfJobs { common, .. }, .. })
+            | Self::Forget(Forget { common, .. })
+            | Self::Whatif(With { common, .. }) => Some(common),
+        }
+    }
+
     /// Returns whether the command runs until Ctrl-C, so that it waits while ZooKeeper is unavailable.
     fn watches(&self) -> bool {
         match self {
@@ -236,52 +277,40 @@ pub fn run(arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> 
     }
 }
 
-fn perform(command: Command) -> Result<ExitCode, Failure> {
-    let common = match &command {
-        Command::Completions(completions) => return Ok(completions.run(CommandLine::command())),
-        Command::Man(man) => return man.run(CommandLine::command()),
+/// Runs a command that needs no cluster, or has its own connection.
+fn perform_alone(command: &Command) -> Result<ExitCode, Failure> {
+    match command {
+        Command::Completions(completions) => Ok(completions.run(CommandLine::command())),
+        Command::Man(man) => man.run(CommandLine::command()),
+        Command::Up(up) => up.run(),
+        Command::Down(down) => down.run(),
         Command::Dashboard(Dashboard { served, common }) => {
             common.log.start(Level::Warn);
-            return show(served, common);
+            show(served, common)
         }
-        Command::Top(With { of, common }) => return top::run(of, common),
-        Command::Scale(With { of, common }) => return scale::run(of, common),
-        Command::Report(With { of, common }) => {
+        Command::Top(With { of, common }) => top::run(of, common),
+        Command::Scale(With { of, common }) => scale::run(of, common),
+        _ => Ok(ExitCode::SUCCESS),
+    }
+}
+
+fn perform(command: Command) -> Result<ExitCode, Failure> {
+    let Some(common) = command.common() else { return perform_alone(&command) };
+    match &command {
+        Command::Report(With { of, .. }) => {
             of.check(common.json)?;
             if let Some(written) = of.of_record(common.json) {
                 return written;
             }
-            common
         }
-        Command::Compare(With { of, common }) => {
+        Command::Compare(With { of, .. }) => {
             of.check(common.json)?;
             if !of.needs_cluster() {
                 return of.of_records(common.json);
             }
-            common
         }
-        Command::Status(common)
-        | Command::Doctor(common)
-        | Command::Nodes(With { common, .. })
-        | Command::Node(OfNode { common, .. })
-        | Command::Jobs(With { common, .. })
-        | Command::Events(With { common, .. })
-        | Command::Job(Job { of: OfJob { common, .. }, .. })
-        | Command::Result(OfJob { common, .. })
-        | Command::Wait(OfJob { common, .. })
-        | Command::Finish(OfJobs { common, .. })
-        | Command::Suspend(OfJobs { common, .. })
-        | Command::Resume(OfJobs { common, .. })
-        | Command::Retry(OfJobs { common, .. })
-        | Command::Drain(Drain { common, .. })
-        | Command::Cordon(With { common, .. })
-        | Command::Uncordon(With { common, .. })
-        | Command::Inject(Inject { common, .. })
-        | Command::Cancel(Cancel { of: OfJobs { common, .. }, .. })
-        | Command::Set(Set { of: OfJobs { common, .. }, .. })
-        | Command::Forget(Forget { common, .. })
-        | Command::Whatif(With { common, .. }) => common,
-    };
+        _ => {}
+    }
     common.log.start(Level::Warn);
     let (cluster, json) = (&common.cluster, common.json);
     if let Command::Doctor(_) = command {
@@ -351,7 +380,12 @@ fn show(served: &dashboard::Arguments, common: &Common) -> Result<ExitCode, Fail
 async fn perform_on(connection: &Connection, command: Command) -> Result<ExitCode, Failure> {
     match command {
         // The others need no cluster, or have their own client.
-        Command::Status(_) | Command::Doctor(_) | Command::Completions(_) | Command::Man(_) => {
+        Command::Status(_)
+        | Command::Doctor(_)
+        | Command::Completions(_)
+        | Command::Man(_)
+        | Command::Up(_)
+        | Command::Down(_) => {
             status::run(connection).await?;
         }
         Command::Nodes(With { of, .. }) => nodes::run(connection, &of).await?,

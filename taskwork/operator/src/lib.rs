@@ -23,6 +23,7 @@ mod show;
 mod status;
 mod table;
 mod top;
+mod up;
 mod wait;
 mod web;
 mod whatif;

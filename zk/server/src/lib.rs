@@ -19,7 +19,6 @@ use std::{
     collections::BTreeMap,
     fs,
     net::{Ipv4Addr, SocketAddr, TcpListener},
-    os::unix::process::CommandExt as _,
     path::PathBuf,
     process::{Child, Stdio},
     thread,
@@ -44,8 +43,6 @@ pub struct Setup {
     pub java: Vec<String>,
     /// The address at which they listen; loopback by default.
     pub address: Ipv4Addr,
-    /// Whether Ctrl-C on the terminal does not reach the servers, because their starter ends them.
-    pub own_group: bool,
     /// Whether, and with which files, to listen for TLS as well, and to ask clients for a certificate.
     pub tls: Option<TlsFiles>,
 }
@@ -68,7 +65,6 @@ impl Setup {
             config: Vec::new(),
             java: Vec::new(),
             address: Ipv4Addr::LOCALHOST,
-            own_group: false,
             tls: None,
         }
     }
@@ -308,9 +304,6 @@ impl Servers {
         let log = fs::OpenOptions::new().create(true).append(true).open(home.join("log"));
         let log = log.context("no log of the server")?;
         let mut command = command::server(&home.join("zoo.cfg"), &self.setup.java);
-        if self.setup.own_group {
-            command.process_group(0);
-        }
         let process = command
             .current_dir(&home)
             .stdin(Stdio::null())

@@ -1,0 +1,149 @@
+# The part of a cluster on one machine: nodes, and on one machine ZooKeeper. `taskwork up` and `taskwork down` run it as
+# VERB CLUSTER [ARGUMENT…]. All files are in one folder. A process belongs to the cluster if its command line contains
+# this folder.
+set -eu
+umask 077
+verb=$1
+folder=$HOME/.local/share/taskwork/$2
+shift 2
+mkdir -p "$folder/bin"
+cd "$folder"
+
+fail() {
+    echo "$1" >&2
+    exit 1
+}
+
+# Returns whether the process NAME runs. After its end, another process may have got its number.
+runs() {
+    [ -s "$1.pid" ] && tr '\0' ' ' 2> /dev/null < "/proc/$(cat "$1.pid")/cmdline" | grep -qF "$folder/"
+}
+
+# Starts NAME COMMAND…, in a session of its own, so that it does not end with the connection.
+begin() {
+    name=$1
+    shift
+    setsid nohup "$@" > "$name.log" 2>&1 < /dev/null &
+    echo $! > "$name.pid"
+}
+
+# Ends the processes NAME… by SIGTERM. A node transfers its tasks first. After 45 s, a process is killed.
+end() {
+    for name; do
+        if runs "$name"; then kill -TERM "$(cat "$name.pid")" || true; fi
+    done
+    left=450
+    for name; do
+        while runs "$name"; do
+            [ $left -gt 0 ] || kill -KILL "$(cat "$name.pid")" || true
+            left=$((left - 1))
+            sleep 0.1
+        done
+        rm -f "$name.pid" "$name.command"
+    done
+}
+
+# Returns the names of the nodes, without those of the program $1 up to the number $2.
+nodes() {
+    for file in node-*.pid; do
+        name=${file%.pid}
+        [ -e "$file" ] || continue
+        [ "${name%-*}" = "node-${1:-}" ] && [ "${name##*-}" -le "${2:-0}" ] || echo "$name"
+    done
+}
+
+case $verb in
+check) # FILE: the system, whether it has the program, and the name of the host
+    [ -x "bin/$1" ] && has=yes || has=no
+    echo "$(uname -s) $(uname -m) $has $(uname -n)"
+    ;;
+write) # FILE MODE
+    cat > "$1.part"
+    chmod "$2" "$1.part"
+    mv "$1.part" "$1"
+    ;;
+zookeeper) # ADDRESS PORT plain|tls
+    if runs zookeeper; then exit 0; fi
+    remedy='sudo apt-get install --no-install-recommends zookeeper default-jre-headless'
+    command -v java > /dev/null || fail "Java is missing, which ZooKeeper needs: $remedy"
+    if [ -e "${ZOOKEEPER_HOME:-/opt/zookeeper}/lib" ]; then
+        classes="${ZOOKEEPER_HOME:-/opt/zookeeper}/lib/*"
+    elif [ -e /usr/share/java/zookeeper.jar ]; then
+        classes=
+        for jar in zookeeper slf4j-simple servlet-api netty-buffer netty-codec netty-common netty-handler netty-resolver \
+            netty-transport netty-transport-native-unix-common; do
+            classes=$classes:/usr/share/java/$jar.jar
+        done
+    else
+        fail "ZooKeeper is missing: $remedy, or set ZOOKEEPER_HOME to the folder of its archive"
+    fi
+    if cat /proc/net/tcp /proc/net/tcp6 2> /dev/null | grep -q ":$(printf %04X "$2") [0-9A-F]*:0000 0A "; then
+        fail "port $2 is in use: choose another one by --zk-port"
+    fi
+    # deploy/zookeeper/one-server.cfg explains these settings.
+    cat > zoo.cfg << END
+tickTime=2000
+minSessionTimeout=4000
+maxSessionTimeout=60000
+dataDir=$folder/data
+autopurge.snapRetainCount=3
+autopurge.purgeInterval=1
+maxClientCnxns=500
+admin.enableServer=false
+4lw.commands.whitelist=srvr,mntr,ruok
+END
+    if [ "$3" = tls ]; then
+        cat >> zoo.cfg << END
+secureClientPort=$2
+serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory
+ssl.keyStore.location=$folder/server.pem
+ssl.keyStore.type=PEM
+ssl.trustStore.location=$folder/ca.pem
+ssl.trustStore.type=PEM
+ssl.clientAuth=need
+END
+    else
+        printf 'clientPort=%s\nclientPortAddress=%s\n' "$2" "$1" >> zoo.cfg
+    fi
+    begin zookeeper java -Xmx1g -cp "$classes" org.apache.zookeeper.server.quorum.QuorumPeerMain "$folder/zoo.cfg"
+    ;;
+nodes) # PROGRAM FILE COUNT PORT ADDRESS ARGUMENT…: prints the process of each node
+    program=$1 file=$folder/bin/$2 count=$3 port=$4 address=$5
+    shift 5
+    # shellcheck disable=SC2046 # names have no spaces
+    end $(nodes "$program" "$count" | grep "^node-$program-[0-9]*$")
+    number=1
+    # shellcheck source=/dev/null
+    . ./env
+    while [ $number -le "$count" ]; do
+        name=node-$program-$number
+        listen="--listen 0.0.0.0:$port --advertise $address"
+        [ "$address" != 127.0.0.1 ] || listen=
+        command="$file $listen $*"
+        if ! runs "$name" || [ "$(cat "$name.command")" != "$command" ]; then
+            end "$name"
+            echo "$command" > "$name.command"
+            # shellcheck disable=SC2086 # two options
+            begin "$name" "$file" node $listen "$@"
+        fi
+        cat "$name.pid"
+        number=$((number + 1))
+        [ "$port" = 0 ] || port=$((port + 1))
+    done
+    # Programs that no node runs any more.
+    for old in "bin/$program-"????????????; do
+        [ "$old" = "bin/${file##*/}" ] || rm -f "$old"
+    done
+    ;;
+look) # NAME: fails with the end of the log if the process has ended
+    runs "$1" || fail "$1 has ended; the end of $folder/$1.log:
+$(tail -n 12 "$1.log")"
+    ;;
+leave) # ends all nodes
+    # shellcheck disable=SC2046 # names have no spaces
+    end $(nodes)
+    ;;
+stop)
+    end zookeeper
+    ;;
+esac
