@@ -1,6 +1,6 @@
 //! TLS to ZooKeeper, with certificates on both sides.
 
-use std::{fs, path::Path};
+use std::{fs, os::unix::fs::PermissionsExt as _, path::Path};
 
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use taskwork_tests::{cluster::Cluster, tree::Tree};
@@ -55,6 +55,16 @@ fn nodes_and_commands_reach_zookeeper_by_tls() {
     cluster.start_nodes("tree", 2, &["--workers", "1"]).unwrap();
     let said = cluster.json("tree", &["submit", "12", "--wait"]).unwrap();
     assert_eq!(said["states"], Tree::sequential(12).0);
+
+    // Also with credentials, although ZooKeeper accepts the certificate in place of them.
+    let auth = folder.path().join("auth");
+    fs::write(&auth, "user:password\n").unwrap();
+    fs::set_permissions(&auth, fs::Permissions::from_mode(0o600)).unwrap();
+    let nested = ["--cluster", "nested", "--zk-auth", auth.to_str().unwrap()];
+    cluster.start_nodes("tree", 1, &nested).unwrap();
+    let found = cluster.json("taskwork", &[&["doctor"], &nested[..]].concat()).unwrap();
+    let access = found.as_array().unwrap().iter().find(|finding| finding["check"] == "access").unwrap();
+    assert_eq!(access["ok"], true, "{found:#}");
 
     let quick = ["status", "--zk-connect-timeout", "2"];
     for (ca, name) in [("other-ca.pem", "client"), ("ca.pem", "stranger")] {

@@ -221,6 +221,9 @@ fn stopping(silent: &BTreeMap<String, String>, findings: &mut Findings) {
     }
 }
 
+/// The maximum time until servers refuse a client without a certificate.
+const STRANGER_MAX: Duration = Duration::from_secs(3);
+
 /// Checks that a session without credentials can read nothing.
 async fn access(
     connect: &Connect,
@@ -234,7 +237,20 @@ async fn access(
     }
     let mut stranger = connect.clone();
     stranger.credentials = None;
-    let stranger = stranger.open().await?;
+    if let Some(tls) = &mut stranger.tls
+        && tls.identity.take().is_some()
+    {
+        // A certificate identifies a client as credentials do. Servers that require one refuse this client.
+        stranger.connect_timeout = stranger.connect_timeout.min(STRANGER_MAX);
+    }
+    let stranger = match stranger.open().await {
+        Ok(stranger) => stranger,
+        Err(_) if connect.tls.as_ref().is_some_and(|tls| tls.identity.is_some()) => {
+            findings.well(CHECK, "no connection is open to clients without a certificate");
+            return Ok(());
+        }
+        Err(error) => return Err(error.into()),
+    };
     let folders = [
         ClusterPaths::ALL.to_owned(),
         cluster.base(),
