@@ -40,3 +40,23 @@ pub(crate) fn server(config: &Path, more: &[String]) -> Command {
     command.arg("org.apache.zookeeper.server.quorum.QuorumPeerMain").arg(config);
     command
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn unit_and_command_use_the_same_libraries() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        for file in ["deploy/systemd/zookeeper.service", "taskwork/operator/src/up/machine.sh"] {
+            let text = fs::read_to_string(root.join(file)).unwrap();
+            for jar in JARS {
+                let is_word = |c: char| c.is_ascii_alphanumeric() || c == '-';
+                let name = jar.trim_end_matches(".jar");
+                assert!(text.split(|c| !is_word(c)).any(|word| word == name), "{file} has no {jar}");
+            }
+        }
+    }
+}
