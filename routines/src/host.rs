@@ -42,7 +42,7 @@ impl Host {
     pub(crate) fn new(
         store: Store,
         work: &Path,
-        program: impl Into<Program>,
+        program: Program,
         limits: Option<Limits>,
         workers: usize,
     ) -> io::Result<Self> {
@@ -89,8 +89,7 @@ impl Host {
             return Ok(runtime);
         }
         let description = &package.description;
-        let program = description.program().map(|file| package.folder.join(file));
-        self.starter.start(&package.folder, &description.entry, description.kind, program.as_deref())
+        self.starter.start(&package.folder, &description.entry, description.kind, description.runtime)
     }
 
     /// Keeps a runtime without calls for others, unless it must not get more.

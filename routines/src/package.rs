@@ -45,10 +45,16 @@ const CHECKPOINT_SECONDS: RangeInclusive<f64> = 0.1..=86_400.0;
 const TEXT_BYTES_MAX: usize = 4 << 10;
 const TAGS_MAX: usize = 16;
 
-/// The runtime of packages with an own program.
-const PROGRAM: &str = "program";
-
-const RUNTIMES: &[&str] = &["python3", PROGRAM];
+/// The program that runs the routines of a package.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum RuntimeKind {
+    Python3,
+    Node,
+    Java,
+    /// A file of the package.
+    Program,
+}
 
 /// A folder with a routine.
 #[derive(Debug, Clone)]
@@ -69,7 +75,7 @@ pub(crate) struct Description {
     #[serde(skip_serializing)]
     pub(crate) version: String,
     #[serde(skip_serializing)]
-    runtime: String,
+    pub(crate) runtime: RuntimeKind,
     /// For users.
     #[serde(default, rename = "description")]
     pub(crate) text: String,
@@ -173,15 +179,14 @@ impl Description {
                 ));
             }
         }
-        if !RUNTIMES.contains(&&*self.runtime) {
-            return Err(format!("runtime = {:?} must be one of {RUNTIMES:?}", self.runtime));
-        }
         let is_part = |part: &str| {
             !part.is_empty() && part.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '.'))
         };
         let is_file = |file: &str| file.split('/').all(|part| !part.is_empty() && !part.starts_with('.'));
-        let (is_first, parts): (&dyn Fn(&str) -> bool, _) = match &*self.runtime {
-            PROGRAM => (&is_file, "a file of the package and a routine in it, as in \"bin/model:run\""),
+        let (is_first, parts): (&dyn Fn(&str) -> bool, _) = match self.runtime {
+            RuntimeKind::Program => {
+                (&is_file, "a file of the package and a routine in it, as in \"bin/model:run\"")
+            }
             _ => (&is_part, "a module and a function, as in \"model:run\""),
         };
         if !self.entry.split_once(':').is_some_and(|(first, name)| is_first(first) && is_part(name)) {
@@ -223,7 +228,7 @@ impl Description {
 
     /// Returns the file of the program that runs the routine; `None` if nodes have it.
     pub(crate) fn program(&self) -> Option<&str> {
-        let (file, _) = self.entry.split_once(':').filter(|_| self.runtime == PROGRAM)?;
+        let (file, _) = self.entry.split_once(':').filter(|_| self.runtime == RuntimeKind::Program)?;
         Some(file)
     }
 

@@ -6,7 +6,12 @@ use std::{
     sync::OnceLock,
 };
 
-use crate::{host::Host, package::Package, store::Store};
+use crate::{
+    host::Host,
+    package::Package,
+    runtime::{Interpreters, Program},
+    store::Store,
+};
 
 /// A store and the folder around it.
 pub(crate) struct Fixture {
@@ -21,7 +26,8 @@ pub(crate) fn fixture() -> &'static Fixture {
         // Not removed: statics are not dropped.
         let folder = tempfile::tempdir().unwrap().keep();
         let store = Store::open(&folder.join("store")).unwrap();
-        let host = Host::new(store.clone(), &folder, PathBuf::from("python3"), None, 4).unwrap();
+        let program = Program::Interpreters(Interpreters::default());
+        let host = Host::new(store.clone(), &folder, program, None, 4).unwrap();
         host.install().unwrap();
         Fixture { folder, store }
     })

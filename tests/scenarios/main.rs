@@ -33,6 +33,7 @@ mod reports;
 mod routine_calls;
 mod routine_checkpoints;
 mod routine_here;
+mod routine_languages;
 mod routine_library;
 mod routine_resources;
 mod routine_searches;

@@ -284,19 +284,6 @@ with routines.connect(sys.argv[1]) as r:
 }
 
 #[test]
-fn conform_passes_for_the_header_of_c() {
-    let folder = tempdir().unwrap();
-    let program = folder.path().join("conform");
-    let mut cc = Command::new("cc");
-    cc.args(["-std=c11", "-O2", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-I"]);
-    cc.arg(of_routines("shims/c")).arg(of_routines("conform/conform.c")).arg("-o").arg(&program);
-    let compiled = Running::begin(cc, folder.path()).unwrap().end_within(TOOL_MAX).unwrap();
-    assert_eq!(compiled.code, 0, "{compiled:?}");
-    let all = conform(folder.path(), "", &[program.to_str().unwrap()]);
-    assert_eq!(failed_cases(&all), [""; 0], "{all:#}");
-}
-
-#[test]
 fn conform_passes_for_the_shim_and_names_the_failed_cases_of_broken_ones() {
     let folder = tempdir().unwrap();
     let shim = of_routines("shims/python/shim.py");

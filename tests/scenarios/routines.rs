@@ -443,6 +443,8 @@ const PRINTED: &[&str] = &[
     r#"{"best":null,"counts":{"solutions":724}}"#,
     r#"{"index":1,"value":1229}"#,
     r#"["c","3"]"#,
+    "jspi@1.0 ",
+    "javapi@1.0 ",
     "cpi@1.0 ",
 ];
 
@@ -465,7 +467,9 @@ fn guide_leads_to_results() {
         fs::write(folder.join(name).join(format!("{name}.py")), blocks(document, "python")[python]).unwrap();
         fs::write(folder.join(name).join("routine.toml"), toml).unwrap();
     }
-    fs::write(folder.join("cpi.c"), blocks(document, "c")[0]).unwrap();
+    for (file, language) in [("cpi.c", "c"), ("pi.mjs", "javascript"), ("Pi.java", "java")] {
+        fs::write(folder.join(file), blocks(document, language)[0]).unwrap();
+    }
     fs::write(folder.join("sum.py"), blocks(document, "python")[1]).unwrap();
     let program = taskwork_tests::cluster::program("routines").unwrap();
     let path = format!("{}:{}", program.parent().unwrap().display(), std::env::var("PATH").unwrap());

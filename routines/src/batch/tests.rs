@@ -13,10 +13,10 @@ use super::{Batch, Checkpoint, Live, Node};
 use crate::{
     host::Host,
     order::Order,
-    package::Package,
+    package::{Package, RuntimeKind},
     ranges::Ranges,
     reduction::Reduce,
-    runtime::{Event, Starter},
+    runtime::{Event, Program, Starter},
     space::Space,
     store::{Results, Store},
     testing::{Fixture, fixture, package},
@@ -332,8 +332,9 @@ fn lost(script: &str) -> String {
     let program = folder.path().join("runtime");
     fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
     fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
-    let starter = Starter::new(folder.path(), program, None).unwrap();
-    let mut runtime = starter.start(folder.path(), "module:run", EntryKind::Function, None).unwrap();
+    let starter = Starter::new(folder.path(), Program::Command(vec![program.into()]), None).unwrap();
+    let mut runtime =
+        starter.start(folder.path(), "module:run", EntryKind::Function, RuntimeKind::Program).unwrap();
     let deadline = Instant::now() + Duration::from_secs(30);
     loop {
         assert!(Instant::now() < deadline, "the runtime is not lost");

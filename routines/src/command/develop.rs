@@ -20,7 +20,7 @@ use crate::{
     host::Host,
     isolation::{IsolationOptions, Preference},
     package::{Description, Example, Package, PackageError, is_name},
-    runtime::{Event, Installed, Runtime},
+    runtime::{Event, Installed, Interpreters, Program, Runtime},
     search::search_alone,
     store::{Outcome, Store},
     wire::{CallError, EntryKind, ErrorKind, Step, check_value},
@@ -49,9 +49,8 @@ pub(super) struct Check {
     /// The folder with routine.toml.
     #[arg(value_name = "FOLDER")]
     folder: PathBuf,
-    /// The interpreter of packages with the runtime python3, version 3.9 or later.
-    #[arg(long, value_name = "PROGRAM", default_value = "python3")]
-    python: PathBuf,
+    #[command(flatten)]
+    interpreters: Interpreters,
     /// The store of the routines and resources that the examples use, a folder or a bucket. Default: they use
     /// none.
     #[arg(long, value_name = "STORE", env = "ROUTINES_STORE")]
@@ -134,7 +133,8 @@ fn run(arguments: &Check, package: Package) -> Result<Vec<Defect>, Failure> {
     let store = Store::open(&store)?;
     let private = store.objects.local_path().into_iter().chain([work.path()]).map(Path::to_owned);
     let limits = arguments.isolation.limits(private.collect(), Preference::Possible)?;
-    let host = Host::new(store, work.path(), arguments.python.clone(), limits, 1);
+    let host =
+        Host::new(store, work.path(), Program::Interpreters(arguments.interpreters.clone()), limits, 1);
     host.map_err(Failure::failed)?.install().map_err(|_| Failure::failed("a host is installed"))?;
     let Some(host) = Host::current() else { return Err(Failure::failed("no host is installed")) };
     let installed = host.packages.add(package);
@@ -151,7 +151,7 @@ fn run(arguments: &Check, package: Package) -> Result<Vec<Defect>, Failure> {
             let remedy = if is_program {
                 "build the program for this machine, and correct `entry`: its file, and a routine in its table"
             } else {
-                "correct the code, or `entry`; --python selects an interpreter with the imported packages"
+                "correct the code, or `entry`; --python, --node and --java select interpreters with the imported packages"
             };
             return Ok(vec![Defect::of_call(package, 1, "the routine cannot be loaded", error, remedy)]);
         }
@@ -263,15 +263,22 @@ impl Defect {
     /// Returns a defect at the last place of the package in a trace; without one, at a line of the description.
     fn of_call(package: &Package, line: usize, event: &str, error: CallError, remedy: &'static str) -> Self {
         let CallError { message, trace, .. } = error;
-        let place = |text: &str| {
-            let (file, rest) = text.trim_start().strip_prefix("File \"")?.split_once("\", line ")?;
+        let of_file = |(file, rest): (&str, &str)| {
             let digits = rest.split(|c: char| !c.is_ascii_digit()).next()?;
-            let is_own = Path::new(file).starts_with(&package.folder);
-            is_own.then_some(())?;
-            Some((PathBuf::from(file), digits.parse().ok()?))
+            let mut own = package.files.iter().map(|own| package.folder.join(own));
+            Some((own.find(|own| own.ends_with(file))?, digits.parse().ok()?))
         };
-        let (file, line) =
-            trace.lines().rev().find_map(place).unwrap_or_else(|| (package.folder.join(DESCRIPTION), line));
+        // As in Python, or a word as in JavaScript and Java.
+        let place = |text: &str| match text.trim_start().strip_prefix("File \"") {
+            Some(rest) => rest.split_once("\", line ").and_then(of_file),
+            None => text
+                .split(['(', ' '])
+                .find_map(|word| of_file(word.trim_start_matches("file://").split_once(':')?)),
+        };
+        let mut places = trace.lines().filter_map(place);
+        // Python prints the innermost place at last.
+        let place = if trace.contains(" at ") { places.next() } else { places.next_back() };
+        let (file, line) = place.unwrap_or_else(|| (package.folder.join(DESCRIPTION), line));
         Self { file, line: Some(line), message: format!("{event}: {message}"), remedy }
     }
 }

@@ -20,6 +20,7 @@ use super::kinds;
 use crate::{
     host::Host,
     isolation::{IsolationOptions, Preference},
+    runtime::{Interpreters, Program},
     store::Store,
 };
 
@@ -33,9 +34,8 @@ pub(super) struct Runtimes {
     /// The folder for packages, and for pipes and temporary files of runtimes. Default: the system's folder for temporary files
     #[arg(long, value_name = "DIR")]
     work: Option<PathBuf>,
-    /// The interpreter of packages with the runtime python3, version 3.9 or later.
-    #[arg(long, value_name = "PROGRAM", default_value = "python3")]
-    python: PathBuf,
+    #[command(flatten)]
+    interpreters: Interpreters,
     #[command(flatten)]
     isolation: IsolationOptions,
 }
@@ -68,7 +68,7 @@ impl Runtimes {
         let private = [store.objects.local_path(), state, Some(&*work)].into_iter().flatten();
         let private = private.map(|path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned()));
         let limits = self.isolation.limits(private.collect(), preference)?;
-        let host = Host::new(store, &work, self.python.clone(), limits, workers);
+        let host = Host::new(store, &work, Program::Interpreters(self.interpreters.clone()), limits, workers);
         let host = host.map_err(|error| Failure::usage(format!("--work {}: {error}", work.display())))?;
         host.install().map_err(|_| Failure::failed("this process has a node of routines already"))
     }

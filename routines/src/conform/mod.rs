@@ -1,6 +1,7 @@
 //! `conform`: drives the frame protocol against a program that claims to be a runtime, in named cases.
 //!
-//! The package of the cases is the module `conform`; `conform/conform.py` defines its routines.
+//! The package of the cases is the module `conform`; `conform/conform.py` defines its routines. The program loads the module
+//! in its language.
 
 mod cases;
 mod checkpoints;
@@ -22,14 +23,20 @@ use crate::{
     store::Store,
 };
 
-const MODULE: &str = include_str!("../../conform/conform.py");
+/// The files of the package: its module in each language.
+const FILES: &[(&str, &str)] = &[
+    ("routine.toml", DESCRIPTION),
+    ("conform.py", include_str!("../../conform/conform.py")),
+    ("conform.mjs", include_str!("../../conform/conform.mjs")),
+    ("conform.java", include_str!("../../conform/conform.java")),
+];
 
 /// The routine that nested calls call.
 const DESCRIPTION: &str = "name = 'conform'\nversion = '1'\nruntime = 'python3'\nentry = 'conform:echo'\n";
 
 #[derive(Debug, Args)]
 pub(crate) struct Conform {
-    /// The folder with the module conform in the language of the runtime. Default: one in Python
+    /// The folder with the module conform in the language of the runtime. Default: one with modules in Python, JavaScript and Java
     #[arg(long, value_name = "FOLDER")]
     package: Option<PathBuf>,
     #[command(flatten)]
@@ -55,7 +62,7 @@ pub(crate) fn conform(arguments: &Conform) -> Result<ExitCode, Failure> {
     let work = tempfile::tempdir().map_err(Failure::failed)?;
     let own = work.path().join("package");
     fs::create_dir(&own).map_err(Failure::failed)?;
-    for (file, text) in [("routine.toml", DESCRIPTION), ("conform.py", MODULE)] {
+    for (file, text) in FILES {
         fs::write(own.join(file), text).map_err(Failure::failed)?;
     }
     let mut package = Package::read(&own).map_err(Failure::failed)?;

@@ -10,6 +10,7 @@ use serde_json::{Value, value::RawValue};
 
 use super::Suite;
 use crate::{
+    package::RuntimeKind,
     runtime::{Event, Request, Runtime},
     wire::{CallError, EntryKind, ErrorKind, Frame, Step},
 };
@@ -45,7 +46,7 @@ pub(super) type Answer = Result<Value, CallError>;
 impl Peer {
     /// Starts a runtime that was sent nothing.
     pub(super) fn open(suite: &Suite) -> Result<Self, Reason> {
-        suite.host.starter.open(&suite.folder, None).map(Self::of).map_err(Reason::from)
+        suite.host.starter.open(&suite.folder, "", RuntimeKind::Program).map(Self::of).map_err(Reason::from)
     }
 
     pub(super) fn of(runtime: Runtime) -> Self {
@@ -54,7 +55,7 @@ impl Peer {
 
     /// Starts a runtime that is loading a routine.
     pub(super) fn start(suite: &Suite, entry: &str, kind: EntryKind) -> Result<Self, Reason> {
-        let started = suite.host.starter.start(&suite.folder, entry, kind, None);
+        let started = suite.host.starter.start(&suite.folder, entry, kind, RuntimeKind::Program);
         started.map(Self::of).map_err(Reason::from)
     }
 

@@ -1,4 +1,4 @@
-//! A Python interpreter, and the folders that it reads.
+//! The interpreters of routines, and the folders that they read.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -9,6 +9,7 @@ use std::{
     process::{Command, Stdio},
 };
 
+use clap::Args;
 use rustix::event::{PollFd, PollFlags};
 use taskwork_child::{Group, read_tail, shown};
 
@@ -17,15 +18,81 @@ use super::{
     process::{exit_of, wait_for},
 };
 
-/// Prints the path of the interpreter, which may be started through others, and the paths that it reads.
-const PATHS: &str = r"
+/// A language with a shim in this program.
+#[derive(Debug)]
+pub(super) struct Language {
+    /// The name of the file with the shim, and its text.
+    pub(super) shim: (&'static str, &'static str),
+    /// Arguments with which the interpreter compiles the shim; none if it need not.
+    compile: &'static [&'static str],
+    /// Arguments with which the interpreter prints its own path, since it may be started through others, and the paths that
+    /// it reads.
+    paths: &'static [&'static str],
+    /// The remedy if the interpreter does not start.
+    pub(super) remedy: &'static str,
+}
+
+impl Language {
+    /// Returns whether the interpreter compiles the shim.
+    pub(super) fn needs_compiler(&self) -> bool {
+        !self.compile.is_empty()
+    }
+}
+
+pub(super) static PYTHON: Language = Language {
+    shim: ("shim.py", include_str!("../../shims/python/shim.py")),
+    compile: &[],
+    paths: &["-I", "-c", PYTHON_PATHS],
+    remedy: ": install Python 3.9 or later, or select it by --python PROGRAM",
+};
+
+pub(super) static NODE: Language = Language {
+    shim: ("shim.cjs", include_str!("../../shims/javascript/shim.cjs")),
+    compile: &[],
+    paths: &["-e", r"process.stdout.write(`${process.execPath}\0${fs.realpathSync(process.execPath)}`)"],
+    remedy: ": install Node.js 20 or later, or select it by --node PROGRAM",
+};
+
+pub(super) static JAVA: Language = Language {
+    shim: ("Routines.java", include_str!("../../shims/java/Routines.java")),
+    compile: &["-m", "jdk.compiler/com.sun.tools.javac.Main", "-d", JAVA_CLASSES, "Routines.java"],
+    paths: &["-cp", JAVA_CLASSES, "routines.Routines", "paths"],
+    remedy: ": install a JDK 17 or later, or select its java by --java PROGRAM",
+};
+
+/// The folder with the compiled shim of Java.
+pub(super) const JAVA_CLASSES: &str = "java";
+
+const PYTHON_PATHS: &str = r"
 import os, sys
 paths = [sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix, *sys.path]
 paths = [sys.executable, os.path.realpath(sys.executable), *dict.fromkeys(paths)]
 sys.stdout.buffer.write(b'\0'.join(os.fsencode(path) for path in paths if path))
 ";
 
-/// An interpreter of Python.
+/// The programs that run packages without a program.
+#[derive(Debug, Clone, Args)]
+#[group(skip)]
+pub(crate) struct Interpreters {
+    /// The interpreter of packages with the runtime python3, version 3.9 or later.
+    #[arg(long, value_name = "PROGRAM", default_value = "python3")]
+    pub(super) python: PathBuf,
+    /// The interpreter of packages with the runtime node, Node.js 20 or later.
+    #[arg(long, value_name = "PROGRAM", default_value = "node")]
+    pub(super) node: PathBuf,
+    /// The program java of the JDK for packages with the runtime java, version 17 or later.
+    #[arg(long, value_name = "PROGRAM", default_value = "java")]
+    pub(super) java: PathBuf,
+}
+
+#[cfg(test)]
+impl Default for Interpreters {
+    fn default() -> Self {
+        Self { python: "python3".into(), node: "node".into(), java: "java".into() }
+    }
+}
+
+/// An interpreter, as it was found.
 #[derive(Debug)]
 pub(super) struct Interpreter {
     pub(super) program: OsString,
@@ -34,27 +101,19 @@ pub(super) struct Interpreter {
 }
 
 impl Interpreter {
-    /// Runs a command that starts Python, to find the interpreter and its folders. Temporary files are in `folder`.
+    /// Runs commands that start an interpreter, to compile its shim in a folder, and to find its program and its folders.
     ///
     /// # Errors
     /// If it cannot be started, fails, or takes longer than the load of a routine may take.
-    pub(super) fn find(mut command: Command, folder: &Path) -> io::Result<Self> {
-        let (mut output, mut errors) = (tempfile::tempfile_in(folder)?, tempfile::tempfile_in(folder)?);
-        command.args(["-I", "-c", PATHS]).stdin(Stdio::null());
-        command.stdout(output.try_clone()?).stderr(errors.try_clone()?);
-        let mut group = Group::start(&mut command)?;
-        let exit = exit_of(&group)?;
-        wait_for(&mut [PollFd::new(&exit, PollFlags::IN)], LOAD_MAX);
-        let status = group.child.try_wait()?;
-        if !status.is_some_and(|status| status.success()) {
-            errors.rewind()?;
-            let status = status.map_or_else(
-                || format!("no end within {} s", LOAD_MAX.as_secs()),
-                |status| status.to_string(),
-            );
-            return Err(io::Error::other(format!("{status}{}", shown(&read_tail(errors)))));
+    pub(super) fn find(
+        command: impl Fn() -> Command,
+        language: &Language,
+        folder: &Path,
+    ) -> io::Result<Self> {
+        if language.needs_compiler() {
+            run(command(), language.compile, folder)?;
         }
-        Self::parse(&mut output)
+        Self::parse(&mut run(command(), language.paths, folder)?)
     }
 
     fn parse(output: &mut File) -> io::Result<Self> {
@@ -67,4 +126,22 @@ impl Interpreter {
         let read = paths.map(PathBuf::from).filter(|path| path.is_absolute() && path.parent().is_some());
         Ok(Self { program, read: read.collect() })
     }
+}
+
+/// Runs a command with arguments, and returns its output. Temporary files are in a folder.
+fn run(mut command: Command, arguments: &[&str], folder: &Path) -> io::Result<File> {
+    let (output, mut errors) = (tempfile::tempfile_in(folder)?, tempfile::tempfile_in(folder)?);
+    command.args(arguments).stdin(Stdio::null());
+    command.stdout(output.try_clone()?).stderr(errors.try_clone()?);
+    let mut group = Group::start(&mut command)?;
+    let exit = exit_of(&group)?;
+    wait_for(&mut [PollFd::new(&exit, PollFlags::IN)], LOAD_MAX);
+    let status = group.child.try_wait()?;
+    if !status.is_some_and(|status| status.success()) {
+        errors.rewind()?;
+        let status = status
+            .map_or_else(|| format!("no end within {} s", LOAD_MAX.as_secs()), |status| status.to_string());
+        return Err(io::Error::other(format!("{status}{}", shown(&read_tail(errors)))));
+    }
+    Ok(output)
 }

@@ -13,6 +13,7 @@ mod threads;
 use std::time::Duration;
 
 pub(crate) use self::{
+    interpreter::Interpreters,
     package_cache::{Installed, Packages},
     page::Request,
     pool::Pool,

@@ -1,26 +1,30 @@
 //! Starts runtimes: their programs, pipes, folders and environments.
 
 use std::{
+    collections::{HashMap, hash_map::Entry},
     ffi::OsString,
     fs::{self, OpenOptions},
     io,
     os::unix::fs::OpenOptionsExt as _,
     path::{Path, PathBuf},
     process::{Command, Stdio},
-    sync::OnceLock,
+    sync::{Mutex, PoisonError},
 };
 
 use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat};
 use taskwork_child::{Enclosure, Group, WorkDir, sweep};
 use thiserror::Error;
 
-use super::{interpreter::Interpreter, page::Page, process::Runtime};
+use super::{
+    interpreter::{Interpreter, Interpreters, JAVA, JAVA_CLASSES, Language, NODE, PYTHON},
+    page::Page,
+    process::Runtime,
+};
 use crate::{
     isolation::Limits,
+    package::RuntimeKind,
     wire::{EntryKind, ToRuntime},
 };
-
-const PYTHON_SHIM: &str = include_str!("../../shims/python/shim.py");
 
 /// The prefix of the names of work folders.
 const PREFIX: &str = "routines-work-";
@@ -35,27 +39,21 @@ const INHERITED: &[&str] = &["PATH", "LANG", "LC_ALL", "TZ", "LD_LIBRARY_PATH", 
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub(crate) enum StartError {
-    #[error("the runtime {program:?} cannot be started: {error}")]
-    Start { program: PathBuf, error: io::Error },
+    #[error("the runtime {program:?} cannot be started: {error}{remedy}")]
+    Start { program: PathBuf, error: io::Error, remedy: &'static str },
     #[error("{0}")]
     Limits(String),
     #[error("the work folder of a runtime cannot be prepared: {0}")]
     Folder(#[from] io::Error),
 }
 
-/// The program of a runtime.
+/// The programs of runtimes.
 #[derive(Debug)]
 pub(crate) enum Program {
-    /// This Python interpreter, with the shim.
-    Python(PathBuf),
-    /// A program and its arguments.
+    /// That of the package, or an interpreter with its shim.
+    Interpreters(Interpreters),
+    /// A program and its arguments for all packages.
     Command(Vec<OsString>),
-}
-
-impl From<PathBuf> for Program {
-    fn from(python: PathBuf) -> Self {
-        Self::Python(python)
-    }
 }
 
 /// Starts runtimes in work folders below one folder.
@@ -65,36 +63,34 @@ pub(crate) struct Starter {
     program: Program,
     /// Without them, runtimes have all rights of this process.
     limits: Option<Limits>,
-    /// The interpreter of isolated runtimes.
-    interpreter: OnceLock<Interpreter>,
+    /// The interpreters that were found, by the names of their shims.
+    known: Mutex<HashMap<&'static str, Interpreter>>,
 }
 
 impl Starter {
-    /// Creates a starter of this program, with these limits.
+    /// Creates a starter of these programs, with these limits.
     ///
     /// # Errors
     /// If the folder cannot be created or written.
-    pub(crate) fn new(
-        within: &Path,
-        program: impl Into<Program>,
-        limits: Option<Limits>,
-    ) -> io::Result<Self> {
+    pub(crate) fn new(within: &Path, program: Program, limits: Option<Limits>) -> io::Result<Self> {
         fs::create_dir_all(within)?;
         sweep(within, PREFIX);
         let folder = WorkDir::within(within, PREFIX)?;
-        fs::write(folder.path().join("shim.py"), PYTHON_SHIM)?;
-        Ok(Self { folder, program: program.into(), limits, interpreter: OnceLock::new() })
+        for Language { shim: (file, text), .. } in [&PYTHON, &NODE, &JAVA] {
+            fs::write(folder.path().join(file), text)?;
+        }
+        Ok(Self { folder, program, limits, known: Mutex::default() })
     }
 
-    /// Starts a runtime that loads a routine: the program of the package, if it has one.
+    /// Starts a runtime that loads a routine.
     pub(crate) fn start(
         &self,
         package: &Path,
         entry: &str,
         kind: EntryKind,
-        program: Option<&Path>,
+        engine: RuntimeKind,
     ) -> Result<Runtime, StartError> {
-        let mut runtime = self.open(package, program)?;
+        let mut runtime = self.open(package, entry, engine)?;
         let package = package.to_string_lossy();
         let load = ToRuntime::Load { folder: &package, entry, kind };
         for message in [ToRuntime::Hello { versions: VERSIONS }, load] {
@@ -105,7 +101,12 @@ impl Starter {
     }
 
     /// Starts a runtime that was sent nothing, and may read a package.
-    pub(crate) fn open(&self, package: &Path, program: Option<&Path>) -> Result<Runtime, StartError> {
+    pub(crate) fn open(
+        &self,
+        package: &Path,
+        entry: &str,
+        runtime: RuntimeKind,
+    ) -> Result<Runtime, StartError> {
         let folder = tempfile::Builder::new().prefix("runtime-").tempdir_in(self.folder.path())?;
         let (reads, writes) = (folder.path().join("in"), folder.path().join("out"));
         for pipe in [&reads, &writes] {
@@ -120,7 +121,7 @@ impl Starter {
         };
         let (input, output) = (open(&reads)?, open(&writes)?);
         let (log_reader, log_writer) = io::pipe()?;
-        let (mut command, program) = self.command(folder.path(), package, program)?;
+        let (mut command, remedy) = self.command(folder.path(), package, entry, runtime)?;
         command
             .env("ROUTINES_IN", &reads)
             .env("ROUTINES_OUT", &writes)
@@ -129,9 +130,10 @@ impl Starter {
             .stdout(log_writer.try_clone()?)
             .stderr(log_writer);
         let group = Group::start(&mut command);
+        let program = PathBuf::from(command.get_program());
         // The command holds a write end of the log, which would keep its reader waiting.
         drop(command);
-        let group = group.map_err(|error| StartError::Start { program, error })?;
+        let group = group.map_err(|error| StartError::Start { program, error, remedy })?;
         Ok(Runtime::of(group, folder, [input, output], page, log_reader)?)
     }
 
@@ -142,26 +144,40 @@ impl Starter {
         }
     }
 
-    /// Returns the command of a runtime, and its program.
+    /// Returns the command of a runtime, and the remedy if it does not start.
     fn command(
         &self,
         folder: &Path,
         package: &Path,
-        program: Option<&Path>,
-    ) -> Result<(Command, PathBuf), StartError> {
+        entry: &str,
+        runtime: RuntimeKind,
+    ) -> Result<(Command, &'static str), StartError> {
         let mut own = Enclosure::default();
-        let words = match (program, &self.program) {
-            (Some(program), _) => vec![program.into()],
-            (None, Program::Python(python)) => self.python(python, package, &mut own)?,
-            (None, Program::Command(words)) => words.clone(),
+        let (words, remedy) = match (&self.program, runtime) {
+            (Program::Command(words), _) => (words.clone(), ""),
+            (Program::Interpreters(programs), RuntimeKind::Python3) => {
+                (self.python(&programs.python, package, &mut own)?, PYTHON.remedy)
+            }
+            (Program::Interpreters(programs), RuntimeKind::Node) => {
+                let program = self.interpreter(&NODE, &programs.node, &mut own)?;
+                let shim = self.folder.path().join(NODE.shim.0);
+                own.read.push(shim.clone());
+                (vec![program, shim.into()], NODE.remedy)
+            }
+            (Program::Interpreters(programs), RuntimeKind::Java) => {
+                (self.java(&programs.java, folder, package, &mut own)?, JAVA.remedy)
+            }
+            (Program::Interpreters(_), RuntimeKind::Program) => {
+                let file = entry.split_once(':').map_or(entry, |(file, _)| file);
+                (vec![package.join(file).into()], "")
+            }
         };
-        let program = PathBuf::from(words.first().cloned().unwrap_or_default());
         let mut command = if let Some(limits) = &self.limits {
             own.read.push(package.to_owned());
             own.write.push(folder.to_owned());
             limits.command(&words, own).map_err(StartError::Limits)?
         } else {
-            let mut command = Command::new(&program);
+            let mut command = Command::new(words.first().cloned().unwrap_or_default());
             command.args(words.iter().skip(1));
             command
         };
@@ -170,45 +186,91 @@ impl Starter {
             // The shim explains refused accesses.
             command.env("ROUTINES_ISOLATED", "1");
         }
-        Ok((command, program))
+        Ok((command, remedy))
     }
 
-    /// Returns the words that start the shim, and adds the files that it uses.
+    /// Returns the words that start the shim of Python, and adds the files that it uses.
     fn python(
         &self,
         python: &Path,
         package: &Path,
         own: &mut Enclosure,
     ) -> Result<Vec<OsString>, StartError> {
-        let mut program = python.as_os_str();
-        if self.limits.is_some() {
-            let interpreter = self.interpreter(python)?;
-            program = &interpreter.program;
-            own.read.clone_from(&interpreter.read);
-        }
-        // Of each package its own, since routines can change it.
-        let cache = self.folder.path().join("pyc").join(package.file_name().unwrap_or_default());
-        fs::create_dir_all(&cache)?;
-        let shim = self.folder.path().join("shim.py");
+        let program = self.interpreter(&PYTHON, python, own)?;
+        let cache = self.cache(package, own)?;
+        let shim = self.folder.path().join(PYTHON.shim.0);
         // Isolated: neither the environment nor the user's folders change the modules that a routine imports.
         let mut words = ["-I", "-X"].map(OsString::from).to_vec();
-        words.insert(0, program.to_owned());
+        words.insert(0, program);
         words.push(format!("pycache_prefix={}", cache.display()).into());
         words.push(shim.clone().into());
         own.read.push(shim);
-        own.write.push(cache);
         Ok(words)
     }
 
-    fn interpreter(&self, python: &Path) -> Result<&Interpreter, StartError> {
-        if let Some(known) = self.interpreter.get() {
-            return Ok(known);
+    /// Returns the words that start the shim of Java, and adds the files that it uses.
+    fn java(
+        &self,
+        java: &Path,
+        folder: &Path,
+        package: &Path,
+        own: &mut Enclosure,
+    ) -> Result<Vec<OsString>, StartError> {
+        let program = self.interpreter(&JAVA, java, own)?;
+        let cache = self.cache(package, own)?;
+        let classes = self.folder.path().join(JAVA_CLASSES);
+        // A call has one worker, so one thread collects garbage.
+        let mut words =
+            ["-XX:+UseSerialGC", "-XX:-UsePerfData", "-Dfile.encoding=UTF-8"].map(OsString::from).to_vec();
+        words.insert(0, program);
+        for (name, value) in [("java.io.tmpdir", folder), ("user.home", folder), ("routines.cache", &*cache)]
+        {
+            words.push(format!("-D{name}={}", value.display()).into());
         }
-        let mut command = Command::new(python);
-        prepare(&mut command, self.folder.path());
-        let found = Interpreter::find(command, self.folder.path());
-        let found = found.map_err(|error| StartError::Start { program: python.to_owned(), error })?;
-        Ok(self.interpreter.get_or_init(|| found))
+        words.extend(["-cp".into(), classes.clone().into(), "routines.Routines".into()]);
+        own.read.push(classes);
+        Ok(words)
+    }
+
+    /// Returns a folder for compiled files of a package. Each has its own, since routines can change it.
+    fn cache(&self, package: &Path, own: &mut Enclosure) -> io::Result<PathBuf> {
+        let cache = self.folder.path().join("cache").join(package.file_name().unwrap_or_default());
+        fs::create_dir_all(&cache)?;
+        own.write.push(cache.clone());
+        Ok(cache)
+    }
+
+    /// Returns an interpreter. If it is isolated or compiles its shim, finds it once, and adds the files that it reads.
+    fn interpreter(
+        &self,
+        language: &Language,
+        program: &Path,
+        own: &mut Enclosure,
+    ) -> Result<OsString, StartError> {
+        if self.limits.is_none() && !language.needs_compiler() {
+            return Ok(program.into());
+        }
+        // Held until it is found, so that its shim is compiled once.
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = match known.entry(language.shim.0) {
+            Entry::Occupied(found) => found.into_mut(),
+            Entry::Vacant(unknown) => {
+                let command = || {
+                    let mut command = Command::new(program);
+                    prepare(&mut command, self.folder.path());
+                    command
+                };
+                let found = Interpreter::find(command, language, self.folder.path());
+                let program = program.to_owned();
+                unknown.insert(found.map_err(|error| StartError::Start {
+                    program,
+                    error,
+                    remedy: language.remedy,
+                })?)
+            }
+        };
+        own.read.clone_from(&found.read);
+        Ok(found.program.clone())
     }
 }
 

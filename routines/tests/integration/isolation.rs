@@ -280,15 +280,19 @@ fn isolated_routine_uses_resources_files_threads_processes_and_checkpoints() {
 }
 
 #[test]
-fn isolated_searches_in_python_and_c_count_solutions() {
+fn isolated_searches_in_each_language_count_solutions() {
     let place = Place::new();
     let example = |name: &str| format!("{OF_ROUTINES}/examples/{name}");
-    place.succeed(&["deploy", &example("queens")]);
+    for name in ["queens", "queens_javascript", "queens_java"] {
+        place.succeed(&["deploy", &example(name)]);
+    }
     let of = |routine: &str| {
         let found: Value = serde_json::from_str(&place.succeed(&["search", routine, "[8]"])).unwrap();
         found["counts"]["solutions"].clone()
     };
-    assert_eq!(of("queens"), 92);
+    for name in ["queens", "queens-javascript", "queens-java"] {
+        assert_eq!(of(name), 92, "{name}");
+    }
     fs::create_dir(place.path("c")).unwrap();
     fs::copy(example("queens_c/routine.toml"), place.path("c").join("routine.toml")).unwrap();
     compile(&example("queens_c/queens.c"), &place.path("c").join("queens"));
