@@ -1,4 +1,4 @@
-//! Routines in all languages: the cases of `conform`, calls from each language to each, arguments and defects.
+//! Routines and clients in all languages: the cases of `conform`, calls from each language to each, and results.
 
 use std::{
     fs,
@@ -34,6 +34,92 @@ const LANGUAGES: &[(&str, &str, &str)] = &[
         "import java.util.List;\nimport routines.Routines;\n\nfinal class relay {\n    static Object run(List<String> path, Object value) {\n        return path.isEmpty() ? value : Routines.call(path.get(0), path.subList(1, path.size()), value);\n    }\n}\n",
     ),
 ];
+
+/// A program of each client, with the address of a gateway as its argument.
+const JAVASCRIPT: &str = r#"
+import assert from "node:assert/strict";
+import { connect, named, product, range, CallError, JobError, RequestError } from "CLIENT";
+
+const r = connect(process.argv[2]);
+const typed = await r.call("python3-relay@1", [], Float64Array.of(1.5, NaN));
+assert.deepEqual([...typed], [1.5, NaN]);
+assert.equal(await r.call("python3-relay@1", named({ path: [], value: 2n ** 64n })), 2n ** 64n);
+assert.equal(await r.call("python3-relay@1", [], 1e300), 1e300);
+const job = await r.map("checked@1", range(0, 1000), { reduce: ["sum"] });
+const states = [];
+for await (const state of job.progress()) states.push(state.state);
+assert.equal(states.at(-1), "successful");
+assert.deepEqual(await job.values(), Array.from({ length: 1000 }, (_, n) => 2 * n));
+assert.equal((await job.reduced()).sum, 999_000);
+assert.equal((await (await r.starmap("checked@1", product([range(0, 3)]))).wait({ timeout: 60 })).state, "successful");
+const isCallError = (error) =>
+  error instanceof CallError && error.kind === "user" && error.message.includes("negative") && error.trace.includes("checked");
+await assert.rejects(r.call("checked@1", -1), isCallError);
+const failed = await r.map("checked@1", [1, -1, 2], { reduce: ["sum"] });
+const results = [];
+for await (const result of failed.results()) results.push(result);
+assert.deepEqual([results[0].value, results[2].value], [2, 4]);
+assert.throws(() => results[1].value, isCallError);
+await assert.rejects(failed.reduced(), JobError);
+await assert.rejects(r.call("missing@1"), (error) => error instanceof RequestError && error.status === 404);
+"#;
+
+const JAVA: &str = r#"
+import java.math.BigInteger;
+import java.time.Duration;
+import java.util.*;
+import java.util.stream.*;
+import routines.Client;
+
+final class Program {
+    static void check(boolean is, Object found) {
+        if (!is) throw new AssertionError(String.valueOf(found));
+    }
+
+    static <T extends Throwable> T thrown(Class<T> type, Runnable code) {
+        try {
+            code.run();
+        } catch (Throwable error) {
+            return type.cast(error);
+        }
+        throw new AssertionError("no " + type);
+    }
+
+    static void checkError(Client.CallError error) {
+        check(error.kind.equals("user") && error.getMessage().contains("negative") && error.trace.contains("checked"), error);
+    }
+
+    public static void main(String[] arguments) {
+        Client r = Client.connect(arguments[0]);
+        Client.Numbers typed = (Client.Numbers) r.call("python3-relay@1", List.of(), new double[] {1.5, Double.NaN});
+        check(Arrays.equals((double[]) typed.numbers(), new double[] {1.5, Double.NaN}), typed);
+        BigInteger big = BigInteger.TWO.pow(64);
+        check(r.call("python3-relay@1", Client.named(Map.of("path", List.of(), "value", big))).equals(big), big);
+        check(r.call("python3-relay@1", List.of(), Double.POSITIVE_INFINITY).equals(Double.POSITIVE_INFINITY), "infinity");
+        Client.Job job = r.submit("checked@1", Client.product(List.of(Client.range(0, 1000))), Map.of("reduce", List.of("sum")));
+        List<Object> states = new ArrayList<>();
+        job.progress(Duration.ofSeconds(1), state -> states.add(state.get("state")));
+        check(states.get(states.size() - 1).equals("successful"), states);
+        check(job.values().equals(LongStream.range(0, 1000).map(n -> 2 * n).boxed().toList()), "values");
+        check(((Number) job.reduced().get("sum")).doubleValue() == 999_000, job.reduced());
+        checkError(thrown(Client.CallError.class, () -> r.call("checked@1", -1)));
+        Client.Job failed = r.map("checked@1", List.of(1, -1, 2));
+        List<Client.Result> results = failed.results().toList();
+        check(results.get(0).value().equals(2L) && results.get(2).value().equals(4L) && results.get(2).index == 2, results);
+        checkError(thrown(Client.CallError.class, () -> results.get(1).value()));
+        thrown(Client.JobError.class, failed::reduced);
+        check(thrown(Client.RequestError.class, () -> r.call("missing@1")).status == 404, "missing@1");
+    }
+}
+"#;
+
+/// A routine in JavaScript that the clients call.
+const CHECKED: &str = r#"
+export function checked(n) {
+  if (n < 0) throw new RangeError(`${n} is negative`);
+  return 2 * n;
+}
+"#;
 
 /// Returns the path of a file of the crate.
 fn of_routines(path: &str) -> PathBuf {
@@ -241,6 +327,28 @@ fn routines_of_each_language_call_those_of_each() {
         let (status, answer) =
             gateway.post(&format!("/v1/routines/{}/call", path[0]), "", &json!({ "argument": argument }));
         assert!(status == 200 && answer["value"] == value, "{path:?}: {answer}");
+    }
+}
+
+#[test]
+fn clients_call_map_and_report_errors() {
+    let mut site = Site::new();
+    site.deploy_relays();
+    site.deploy("checked", "node", "checked:checked", "checked.mjs", CHECKED);
+    site.start_nodes(1);
+    let gateway = Gateway::start(&site.cluster);
+    let folder = site.cluster.folder();
+    let url = format!("http://{}", gateway.address);
+    let client = of_routines("clients/javascript/routines.mjs").canonicalize().unwrap();
+    fs::write(folder.join("client.mjs"), JAVASCRIPT.replace("CLIENT", client.to_str().unwrap())).unwrap();
+    fs::write(folder.join("Program.java"), JAVA).unwrap();
+    let client = of_routines("clients/java/Client.java");
+    for words in [
+        &["node", "client.mjs", &url][..],
+        &["javac", "-Xlint:all,-serial", "-Werror", "-d", "client", client.to_str().unwrap(), "Program.java"],
+        &["java", "-cp", "client", "Program", &url],
+    ] {
+        succeed(folder, words);
     }
 }
 
