@@ -50,6 +50,7 @@ use crate::{
     service::Service,
     space::{self, Space},
     store::{Outcome, Store, StoreError},
+    template::{RUN_TEMPLATE, run_template},
     wire::check_value,
 };
 
@@ -93,6 +94,9 @@ enum Command {
     /// Limit this process, and become a program.
     #[command(hide = true)]
     Enclose(Enclose),
+    /// Run the command lines of a package for a node.
+    #[command(hide = true, name = RUN_TEMPLATE)]
+    RunTemplate,
     /// Print the completion script for a shell: bash, elvish, fish, powershell or zsh.
     Completions(Completions),
     /// Write the man pages of this command and its subcommands.
@@ -247,6 +251,7 @@ pub fn run(arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> 
         Command::Search(arguments) => search(&arguments),
         Command::Conform(arguments) => conform(&arguments),
         Command::Enclose(enclose) => enclose.run(),
+        Command::RunTemplate => run_template(),
         Command::Completions(completions) => Ok(completions.run(CommandLine::command())),
         #[cfg(feature = "man")]
         Command::Man(man) => man.run(CommandLine::command()),

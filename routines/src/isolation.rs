@@ -16,7 +16,7 @@ use taskwork_cli::{Failure, note};
 use crate::NAME;
 
 /// The program of this process, although its file was replaced.
-const SELF: &str = "/proc/self/exe";
+pub(crate) const SELF: &str = "/proc/self/exe";
 
 /// The name of the subcommand [`Enclose`].
 const ENCLOSE: &str = "enclose";

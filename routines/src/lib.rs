@@ -44,6 +44,7 @@
 mod ranges;
 mod wire;
 mod signature;
+mod template;
 mod package;
 mod store;
 mod library;

@@ -18,6 +18,7 @@ use toml::Spanned;
 
 use crate::{
     signature::{Parameters, Schema},
+    template::Template,
     wire::EntryKind,
 };
 
@@ -52,6 +53,8 @@ pub(crate) enum RuntimeKind {
     Python3,
     Node,
     Java,
+    /// The entry is a command line.
+    Command,
     /// A file of the package.
     Program,
 }
@@ -179,19 +182,7 @@ impl Description {
                 ));
             }
         }
-        let is_part = |part: &str| {
-            !part.is_empty() && part.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '.'))
-        };
-        let is_file = |file: &str| file.split('/').all(|part| !part.is_empty() && !part.starts_with('.'));
-        let (is_first, parts): (&dyn Fn(&str) -> bool, _) = match self.runtime {
-            RuntimeKind::Program => {
-                (&is_file, "a file of the package and a routine in it, as in \"bin/model:run\"")
-            }
-            _ => (&is_part, "a module and a function, as in \"model:run\""),
-        };
-        if !self.entry.split_once(':').is_some_and(|(first, name)| is_first(first) && is_part(name)) {
-            return Err(format!("entry = {:?} must be {parts}", self.entry));
-        }
+        self.check_entry()?;
         if self.timeout.is_some_and(|seconds| !(0.001..=31_536_000.0).contains(&seconds)) {
             return Err("timeout must be a number of seconds from 0.001 to 31536000".to_owned());
         }
@@ -218,6 +209,30 @@ impl Description {
         }
         if self.tags.len() > TAGS_MAX || !self.tags.iter().all(|tag| is_name(tag)) {
             return Err(format!("tags must be at most {TAGS_MAX} words of letters, digits, `.`, `-` or `_`"));
+        }
+        Ok(())
+    }
+
+    fn check_entry(&self) -> Result<(), String> {
+        if self.runtime == RuntimeKind::Command {
+            if self.kind == EntryKind::Search {
+                return Err("kind must be \"function\": a command line has no states".to_owned());
+            }
+            let template = Template::parse(&self.entry);
+            return template.map(drop).map_err(|reason| format!("entry = {:?}: {reason}", self.entry));
+        }
+        let is_part = |part: &str| {
+            !part.is_empty() && part.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '.'))
+        };
+        let is_file = |file: &str| file.split('/').all(|part| !part.is_empty() && !part.starts_with('.'));
+        let (is_first, parts): (&dyn Fn(&str) -> bool, _) = match self.runtime {
+            RuntimeKind::Program => {
+                (&is_file, "a file of the package and a routine in it, as in \"bin/model:run\"")
+            }
+            _ => (&is_part, "a module and a function, as in \"model:run\""),
+        };
+        if !self.entry.split_once(':').is_some_and(|(first, name)| is_first(first) && is_part(name)) {
+            return Err(format!("entry = {:?} must be {parts}", self.entry));
         }
         Ok(())
     }

@@ -114,12 +114,12 @@ final class Program {
 "#;
 
 /// A routine in JavaScript that the clients call.
-const CHECKED: &str = r#"
+const CHECKED: &str = r"
 export function checked(n) {
   if (n < 0) throw new RangeError(`${n} is negative`);
   return 2 * n;
 }
-"#;
+";
 
 /// Returns the path of a file of the crate.
 fn of_routines(path: &str) -> PathBuf {
@@ -205,66 +205,99 @@ fn check_names_the_place_of_defects_in_each_language() {
     }
 }
 
-#[test]
-fn arguments_belong_to_parameters_in_each_language() {
-    let javascript = "
+const PARAMETERS_JAVASCRIPT: &str = "
 export async function run(first, /* a, b */ second = ['x,)', `}`], { third } = {}, ...rest) {
   return [first, second, rest.length]; // A comment, and another one)
 }
 ";
-    let java = "
+
+const PARAMETERS_JAVA: &str = "
 final class m {
     static Object run(double first, int second) { return java.util.List.of(first, second, \"int\"); }
     static Object run(double[] first, String second) { return java.util.List.of(first[0], second, \"double[]\"); }
     static Object run(Object first) { return java.util.Arrays.asList(first, \"Object\"); }
 }
 ";
-    for (runtime, file, code, examples) in [
-        (
-            "node",
-            "m.mjs",
-            javascript,
-            &[
-                ("[1]", "[1, ['x,)', '}'], 0]"),
-                ("[1, 2, {}, 4, 5]", "[1, 2, 2]"),
-                ("{ second = 2, first = 1 }", "[1, 2, 0]"),
-                ("{ second = 2 }", "the argument first is missing"),
-                ("{ fourth = 2, first = 1 }", "no parameter"),
-            ][..],
-        ),
-        ("node", "m.mjs", "export const run = ({ x, y = 2 }) => x + y;", &[("{ x = 1 }", "3")]),
-        ("node", "m.mjs", "export const run = async x => await x + 1;", &[("{ x = 1 }", "2"), ("1", "2")]),
-        ("node", "m.mjs", "export const run = () => new Promise(() => {});", &[("[]", "promise")]),
-        (
-            "java",
-            "m.java",
-            java,
-            &[
-                ("[1, 2]", "[1.0, 2, 'int']"),
-                ("{ second = 'x', first = [1.5, 2] }", "[1.5, 'x', 'double[]']"),
-                ("[1]", "[1, 'Object']"),
-                ("[[1, 2, 3]]", "[[1, 2, 3], 'Object']"),
-                ("[1, 2.5]", "the argument second is a Double"),
-                ("{ third = 1 }", "no overload"),
-            ],
-        ),
-    ] {
+
+const PARAMETERS_SHELL: &str = r#"
+[ "$1" -ge 0 ] || { echo "below 0" >&2; exit 3; }
+printf '[%s, "%s"' "$1" "$2"
+[ "$2" = open ] || echo ]
+"#;
+
+/// A runtime, an entry, a file with its code, and arguments, each with a result or a part of an error.
+type Calls =
+    (&'static str, &'static str, &'static str, &'static str, &'static [(&'static str, &'static str)]);
+
+const CALLS: &[Calls] = &[
+    (
+        "node",
+        "m:run",
+        "m.mjs",
+        PARAMETERS_JAVASCRIPT,
+        &[
+            ("[1]", "[1, ['x,)', '}'], 0]"),
+            ("[1, 2, {}, 4, 5]", "[1, 2, 2]"),
+            ("{ second = 2, first = 1 }", "[1, 2, 0]"),
+            ("{ second = 2 }", "the argument first is missing"),
+            ("{ fourth = 2, first = 1 }", "no parameter"),
+        ],
+    ),
+    ("node", "m:run", "m.mjs", "export const run = ({ x, y = 2 }) => x + y;", &[("{ x = 1 }", "3")]),
+    (
+        "node",
+        "m:run",
+        "m.mjs",
+        "export const run = async x => await x + 1;",
+        &[("{ x = 1 }", "2"), ("1", "2")],
+    ),
+    ("node", "m:run", "m.mjs", "export const run = () => new Promise(() => {});", &[("[]", "promise")]),
+    (
+        "java",
+        "m:run",
+        "m.java",
+        PARAMETERS_JAVA,
+        &[
+            ("[1, 2]", "[1.0, 2, 'int']"),
+            ("{ second = 'x', first = [1.5, 2] }", "[1.5, 'x', 'double[]']"),
+            ("[1]", "[1, 'Object']"),
+            ("[[1, 2, 3]]", "[[1, 2, 3], 'Object']"),
+            ("[1, 2.5]", "the argument second is a Double"),
+            ("{ third = 1 }", "no overload"),
+        ],
+    ),
+    (
+        "command",
+        "sh {package}/m.sh {first} {second}",
+        "m.sh",
+        PARAMETERS_SHELL,
+        &[
+            ("[1, 'a b; $(c)']", "[1, 'a b; $(c)']"),
+            ("{ second = 'x', first = 2 }", "[2, 'x']"),
+            ("[-1, 'x']", "exit status: 3"),
+            ("[1, 'open']", "no JSON"),
+            ("[1]", "but 2 placeholders"),
+        ],
+    ),
+];
+
+#[test]
+fn arguments_belong_to_parameters_in_each_language() {
+    for (runtime, entry, file, code, examples) in CALLS {
         let folder = tempdir().unwrap();
         write_package(&folder.path().join("m"), runtime, file, code);
-        let mut text = format!("name = 'm'\nversion = '1'\nruntime = '{runtime}'\nentry = 'm:run'\n");
-        for (argument, result) in examples {
-            // A text is the part of an error.
-            let result = if result.starts_with(['[', '2', '3']) {
-                format!("result = {result}")
-            } else {
-                String::new()
-            };
-            text += &format!("[[example]]\nargument = {argument}\n{result}\n");
-        }
+        // A text is the part of an error.
+        let is_result = |text: &str| text.starts_with(['[', '2', '3']);
+        let example = |(argument, result): &(&str, &str)| {
+            let result = if is_result(result) { format!("result = {result}\n") } else { String::new() };
+            format!("[[example]]\nargument = {argument}\n{result}")
+        };
+        let head = format!("name = 'm'\nversion = '1'\nruntime = '{runtime}'\nentry = '{entry}'\n");
+        let text = head + &examples.iter().map(example).collect::<String>();
         fs::write(folder.path().join("m/routine.toml"), text).unwrap();
         let all = check(folder.path());
         let mut defects = all["defects"].as_array().unwrap().iter();
-        for (argument, error) in examples.iter().filter(|(_, result)| !result.starts_with(['[', '2', '3'])) {
+        for (argument, error) in examples.iter().filter(|(_, result)| !is_result(result)) {
             let defect = defects.next().unwrap_or_else(|| panic!("{argument}: {all}"));
             assert!(defect["message"].as_str().unwrap().contains(error), "{argument}: {all}");
         }
@@ -312,6 +345,7 @@ impl Site {
 fn routines_of_each_language_call_those_of_each() {
     let mut site = Site::new();
     site.deploy_relays();
+    site.deploy("pair", "command", "printf [%s,%s] {path} {value}", "file", "");
     site.start_nodes(1);
     let gateway = Gateway::start(&site.cluster);
     let value = json!([
@@ -327,6 +361,11 @@ fn routines_of_each_language_call_those_of_each() {
         let (status, answer) =
             gateway.post(&format!("/v1/routines/{}/call", path[0]), "", &json!({ "argument": argument }));
         assert!(status == 200 && answer["value"] == value, "{path:?}: {answer}");
+    }
+    for name in names {
+        let argument = json!({ "argument": [["pair@1"], 7] });
+        let (_, answer) = gateway.post(&format!("/v1/routines/{name}/call"), "", &argument);
+        assert_eq!(answer["value"], json!([[], 7]), "{answer}");
     }
 }
 

@@ -445,6 +445,7 @@ const PRINTED: &[&str] = &[
     r#"["c","3"]"#,
     "jspi@1.0 ",
     "javapi@1.0 ",
+    "\n12\n",
     "cpi@1.0 ",
 ];
 

@@ -21,8 +21,9 @@ use super::{
     process::Runtime,
 };
 use crate::{
-    isolation::Limits,
+    isolation::{Limits, SELF},
     package::RuntimeKind,
+    template::RUN_TEMPLATE,
     wire::{EntryKind, ToRuntime},
 };
 
@@ -166,6 +167,10 @@ impl Starter {
             }
             (Program::Interpreters(programs), RuntimeKind::Java) => {
                 (self.java(&programs.java, folder, package, &mut own)?, JAVA.remedy)
+            }
+            (Program::Interpreters(_), RuntimeKind::Command) => {
+                own.read.push(SELF.into());
+                (vec![SELF.into(), RUN_TEMPLATE.into()], "")
             }
             (Program::Interpreters(_), RuntimeKind::Program) => {
                 let file = entry.split_once(':').map_or(entry, |(file, _)| file);
