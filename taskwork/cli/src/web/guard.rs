@@ -87,9 +87,7 @@ impl Names {
         let shown: String = foreign.chars().take(100).collect();
         Err(Refusal(
             StatusCode::MISDIRECTED_REQUEST,
-            format!(
-                "{shown:?} is no name of this server; if it is, add --host-name NAME to taskwork dashboard"
-            ),
+            format!("{shown:?} is no name of this server; if it is, add --host-name NAME to its command"),
         ))
     }
 }

@@ -18,6 +18,8 @@ pub mod family;
 pub mod guard;
 pub mod node;
 pub mod server;
+pub mod tls;
+pub mod token;
 
 use std::{convert::Infallible, fmt, net::SocketAddr, sync::Arc};
 

@@ -6,23 +6,23 @@
 
 use std::{
     path::Path,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
 use axum::{
     body,
     extract::{Request, State},
-    http::{
-        HeaderMap, HeaderValue, Method, StatusCode,
-        header::{self, AsHeaderName},
-    },
+    http::{HeaderMap, HeaderValue, Method, StatusCode, header},
     middleware::Next,
     response::{IntoResponse, Response},
 };
 use blake3::Hash;
 use taskwork::client::read_secret;
-use taskwork_cli::Failure;
+use taskwork_cli::{
+    Failure,
+    web::token::{Secret, Tries, bearer, text},
+};
 
 use super::{
     actions::Operators,
@@ -30,8 +30,6 @@ use super::{
     guard::{Names, Refusal, SIGN_IN},
 };
 
-/// The minimum length of a token; shorter ones may be guessed.
-const TOKEN_CHARS_MIN: usize = 20;
 /// The maximum size of a token file and of the form, in bytes.
 const TOKEN_BYTES_MAX: usize = 4 << 10;
 /// The maximum time to receive the form.
@@ -40,8 +38,6 @@ const FORM_TIMEOUT: Duration = Duration::from_secs(10);
 const SESSION_S: u64 = 12 * 60 * 60;
 /// The lifetime of an operator's session, in seconds.
 const OPERATOR_SESSION_S: u64 = 60 * 60;
-/// The minimum time between two log lines about wrong tokens.
-const TRIES_INTERVAL: Duration = Duration::from_secs(60);
 /// The paths served without a token: health checks, and the assets of the sign-in form.
 const FOR_ALL: [&str; 4] = ["/livez", "/readyz", "/style.css", "/icon.svg"];
 
@@ -83,7 +79,7 @@ enum Proof {
 
 /// A token, required to read or to act.
 pub(crate) struct Token {
-    hash: Hash,
+    secret: Secret,
     /// The key that signs cookies.
     key: [u8; 32],
     /// The name of the cookie. Browsers send cookies to all ports of a host, so the name depends on the token.
@@ -102,33 +98,6 @@ pub(super) struct Door {
     /// Whether this process terminates TLS.
     has_tls: bool,
     tries: Mutex<Tries>,
-}
-
-/// Counts attempts to sign in with a wrong token.
-#[derive(Debug, Default)]
-pub(super) struct Tries {
-    told_at: Option<Instant>,
-    untold: u64,
-}
-
-impl Tries {
-    /// Counts an attempt. Returns the number of attempts not logged yet, if a log line is due.
-    fn count(&mut self, now: Instant) -> Option<u64> {
-        self.untold += 1;
-        let is_due = self.told_at.is_none_or(|at| now.saturating_duration_since(at) >= TRIES_INTERVAL);
-        is_due.then(|| {
-            self.told_at = Some(now);
-            std::mem::take(&mut self.untold)
-        })
-    }
-
-    /// Counts an attempt, and logs if a line is due.
-    pub(super) fn note(tries: &Mutex<Self>, now: Instant, what: &str) {
-        let untold = tries.lock().unwrap_or_else(PoisonError::into_inner).count(now);
-        if let Some(tries) = untold {
-            tracing::warn!(tries, "{what}");
-        }
-    }
 }
 
 impl Token {
@@ -157,27 +126,22 @@ impl Token {
     }
 
     pub(super) fn of(role: Role, text: &str) -> Result<Self, &'static str> {
-        if !text.bytes().all(|byte| byte.is_ascii_graphic()) {
-            return Err("it does not contain one line of printable ASCII characters without spaces");
-        }
-        if text.len() < TOKEN_CHARS_MIN {
-            return Err("its token has less than 20 characters, and could be guessed");
-        }
+        let secret = Secret::of(text)?;
         let key = blake3::derive_key(role.context(), text.as_bytes());
         let mark = blake3::keyed_hash(&key, b"name of the cookie").to_hex();
         let session_s = if role == Role::Viewer { SESSION_S } else { OPERATOR_SESSION_S };
-        let (hash, cookie) = (blake3::hash(text.as_bytes()), format!("taskwork-{}", &mark[..8]));
-        Ok(Self { hash, key, cookie, session_s })
+        let cookie = format!("taskwork-{}", &mark[..8]);
+        Ok(Self { secret, key, cookie, session_s })
     }
 
-    /// Returns whether the text is this token. Hashes are compared in constant time.
+    /// Returns whether the text is this token.
     pub(super) fn is(&self, text: &str) -> bool {
-        blake3::hash(text.as_bytes()) == self.hash
+        self.secret.is(text)
     }
 
     /// Returns whether both tokens are the same.
     pub(super) fn is_same(&self, other: &Self) -> bool {
-        self.hash == other.hash
+        self.secret == other.secret
     }
 
     fn signature(&self, proof: Proof, until_s: u64) -> Hash {
@@ -248,13 +212,6 @@ impl Token {
     }
 }
 
-/// Returns the bearer token of a request. Other schemes are for a proxy in front of this server: browsers send the
-/// proxy's credentials with every request.
-pub(super) fn bearer(headers: &HeaderMap) -> Option<&str> {
-    let (scheme, token) = text(headers, header::AUTHORIZATION)?.split_once(' ')?;
-    scheme.eq_ignore_ascii_case("bearer").then_some(token.trim())
-}
-
 pub(super) fn now_s() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
@@ -289,10 +246,6 @@ impl Door {
     fn note_try(&self) {
         Tries::note(&self.tries, Instant::now(), "a sign-in with a wrong token was refused");
     }
-}
-
-pub(super) fn text(headers: &HeaderMap, name: impl AsHeaderName) -> Option<&str> {
-    headers.get(name).and_then(|value| value.to_str().ok())
 }
 
 /// Middleware that admits requests with a valid token.
@@ -423,16 +376,6 @@ pub(super) mod tests {
         let secure = |has_tls, origin| door(has_tls).is_secure(&from(origin));
         assert!(secure(false, "https://board.example") && secure(true, "http://localhost"));
         assert!(!secure(false, "http://localhost:8787") && !door(false).is_secure(&HeaderMap::new()));
-    }
-
-    #[test]
-    fn wrong_tokens_are_logged_once_per_interval() {
-        let mut tries = Tries::default();
-        let begin = Instant::now();
-        let at = |tries: &mut Tries, seconds| tries.count(begin + Duration::from_secs(seconds));
-        assert_eq!(at(&mut tries, 0), Some(1));
-        assert!((1..60).all(|second| at(&mut tries, second).is_none()));
-        assert_eq!((at(&mut tries, 60), at(&mut tries, 61)), (Some(60), None));
     }
 
     #[test]

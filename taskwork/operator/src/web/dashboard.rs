@@ -1,12 +1,6 @@
 //! The HTTP server of the pages and their data, with its options.
 
-use std::{
-    convert::Infallible,
-    fmt,
-    net::SocketAddr,
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use std::{convert::Infallible, fmt, net::SocketAddr, path::PathBuf, sync::Arc};
 
 use axum::{
     Router,
@@ -18,7 +12,7 @@ use axum::{
 };
 use hyper_util::service::TowerToHyperService;
 use taskwork::Client;
-use taskwork_cli::Failure;
+use taskwork_cli::{Failure, web::tls::TlsArguments};
 use tokio::{net::TcpListener, sync::Semaphore};
 use tokio_rustls::TlsAcceptor;
 
@@ -31,8 +25,8 @@ use super::{
     detail,
     documents::{self, Library},
     events::{self, STREAMS_MAX},
-    guard::{Names, Refusal, guard, host_name},
-    pages_of_cluster, server, tls,
+    guard::{Names, Refusal, guard},
+    pages_of_cluster, server,
 };
 
 /// The options of the server.
@@ -41,16 +35,8 @@ pub(crate) struct Offer {
     /// The address to serve on. If other machines can reach it, --tls-cert, --tls-key and --token-file are required.
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8787")]
     pub(crate) listen: SocketAddr,
-    /// A further host name or address for the pages, without a port, such as that of this machine or of a proxy; may be
-    /// repeated. The address to serve on and localhost are always accepted.
-    #[arg(long, value_name = "NAME", value_parser = host_name)]
-    host_name: Vec<String>,
-    /// The certificate of the server in PEM, followed by its chain.
-    #[arg(long, value_name = "FILE", requires = "tls_key")]
-    tls_cert: Option<PathBuf>,
-    /// The key of the certificate, in PEM; readable only by its owner, or a group assigned by root.
-    #[arg(long, value_name = "FILE", requires = "tls_cert")]
-    tls_key: Option<PathBuf>,
+    #[command(flatten)]
+    tls: TlsArguments,
     /// A file with a token of at least 20 characters, required for all requests: programs send it as
     /// "Authorization: Bearer TOKEN", browsers by a form. It must be readable only by its owner, or a group assigned by
     /// root.
@@ -85,8 +71,8 @@ impl Offer {
     /// # Errors
     /// If access would be insecure, a file cannot be read, or the address cannot be listened on.
     pub(crate) fn open(&self) -> Result<Site, Failure> {
-        let Self { listen, host_name, tls_cert, tls_key, token_file, .. } = self;
-        if !listen.ip().is_loopback() && (tls_cert.is_none() || token_file.is_none()) {
+        let Self { listen, tls, token_file, .. } = self;
+        if !listen.ip().is_loopback() && (!tls.has_certificate() || token_file.is_none()) {
             return Err(Failure::usage(format!(
                 "--listen {listen} could be reached by other machines, so it needs TLS and a token:\n  \
                  --tls-cert FILE --tls-key FILE, a certificate and its key in PEM;\n  \
@@ -96,16 +82,13 @@ impl Offer {
                 port = listen.port(),
             )));
         }
-        let files = tls_cert.as_deref().zip(tls_key.as_deref());
-        let tls =
-            files.map(|(certificates, key): (&Path, &Path)| tls::acceptor(certificates, key)).transpose()?;
         let token = token_file.as_deref().map(Token::read).transpose()?;
         let operators = if self.allow_actions {
             Some(Arc::new(Operators::read(&self.operator_token_file, token.as_ref())?))
         } else {
             None
         };
-        let names = Names::of(listen.ip(), host_name);
+        let (names, tls) = (Names::of(listen.ip(), &tls.host_name), tls.acceptor()?);
         let listener = server::listen("--listen", *listen)?;
         Ok(Site { listener, tls, token, names, operators, actor: None, library: None })
     }

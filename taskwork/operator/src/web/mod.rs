@@ -28,7 +28,6 @@ mod documents;
 mod events;
 mod families;
 mod single;
-mod tls;
 mod topics;
 #[cfg(test)]
 mod tests;

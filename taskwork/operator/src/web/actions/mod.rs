@@ -41,6 +41,7 @@ use axum::{
 };
 use serde::Deserialize;
 use serde_json::json;
+use taskwork_cli::web::token::text;
 use tokio::{sync::oneshot, time};
 
 pub(super) use self::{action::Action, operators::Operators};
@@ -50,7 +51,7 @@ use self::{
     sessions::{Busy, Sessions},
 };
 use super::{
-    access::{now_s, text},
+    access::now_s,
     board::Board,
     guard::{ACTIONS, Names, Refusal},
     server::Peer,

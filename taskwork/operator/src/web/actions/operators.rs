@@ -7,9 +7,12 @@
 use std::{path::PathBuf, sync::Mutex, time::Instant};
 
 use axum::http::HeaderMap;
-use taskwork_cli::Failure;
+use taskwork_cli::{
+    Failure,
+    web::token::{Tries, bearer, text},
+};
 
-use crate::web::access::{Role, Token, Tries, bearer, text};
+use crate::web::access::{Role, Token};
 
 /// The header with the session of a page.
 pub(super) const SESSION: &str = "x-taskwork-session";
