@@ -12,6 +12,7 @@ use crate::{
     resource::{Files, Local},
     runtime::{ANSWER_LATE_MAX, CRASHES_MAX, Event, Installed, LOADS_MAX, Runtime},
     store::Outcome,
+    tenant::Tenant,
     wire::{CallError, EntryKind, ErrorKind, Step},
 };
 
@@ -25,6 +26,7 @@ pub(crate) struct CallHere<'a> {
     installed: Arc<Installed>,
     argument: Box<RawValue>,
     depth: u32,
+    tenant: Tenant,
     deadline: Option<Deadline>,
     /// That of the current attempt, from the time limit of the routine.
     attempt_deadline: Option<Deadline>,
@@ -60,13 +62,14 @@ enum Attempt {
 }
 
 impl<'a> CallHere<'a> {
-    /// Creates a call with a time limit from now on. That of the routine starts when a runtime has loaded it.
+    /// Creates a call of a tenant with a time limit from now on. That of the routine starts when a runtime has loaded it.
     pub(crate) fn new(
         host: &'a Host,
         installed: Arc<Installed>,
         argument: Box<RawValue>,
         depth: u32,
         limit: Option<Duration>,
+        tenant: Tenant,
     ) -> Self {
         Self {
             host,
@@ -75,7 +78,8 @@ impl<'a> CallHere<'a> {
             depth,
             deadline: limit.map(Deadline::after),
             attempt_deadline: None,
-            files: Files::new(&host.resources, &host.store),
+            files: Files::new(&host.resources, &host.store, tenant.clone()),
+            tenant,
             is_local: false,
             runtime: None,
             is_sent: false,
@@ -121,7 +125,8 @@ impl<'a> CallHere<'a> {
             }
         }
         loop {
-            let runtime = self.runtime.take().map_or_else(|| self.host.runtime(&self.installed.package), Ok);
+            let start = || self.host.runtime(&self.installed.package, &self.tenant);
+            let runtime = self.runtime.take().map_or_else(start, Ok);
             let mut runtime = match runtime {
                 Ok(runtime) => runtime,
                 Err(error) => return Some(failed(ErrorKind::Crash, error.to_string())),
@@ -310,7 +315,7 @@ def floods(n):
             Host::current().unwrap().packages.named(&host.store, &package.name(), LATEST_AGE_MAX).unwrap();
         let argument = RawValue::from_string(argument.to_owned()).unwrap();
         let limit = Some(Duration::from_millis(limit_ms));
-        let here = CallHere::new(Host::current().unwrap(), installed, argument, 0, limit);
+        let here = CallHere::new(Host::current().unwrap(), installed, argument, 0, limit, Tenant::default());
         serde_json::to_value(here.run(&|| false)).unwrap()
     }
 
@@ -359,7 +364,8 @@ def floods(n):
         let installed =
             Host::current().unwrap().packages.named(&host.store, &sleeps.name(), LATEST_AGE_MAX).unwrap();
         let argument = RawValue::from_string("[1]".to_owned()).unwrap();
-        let mut here = CallHere::new(Host::current().unwrap(), installed, argument, 0, None);
+        let mut here =
+            CallHere::new(Host::current().unwrap(), installed, argument, 0, None, Tenant::default());
         let late = Instant::now() + Duration::from_millis(LONG);
         let mut deadline_of = |crashes| {
             while !here.is_sent || here.crashes < crashes {
@@ -379,7 +385,8 @@ def floods(n):
         let package = deployed("returns", "");
         let host = Host::current().unwrap();
         // As many as fail a call if they are new.
-        let runtimes: Vec<_> = (0..LOADS_MAX).map(|_| host.runtime(&package).unwrap()).collect();
+        let runtimes: Vec<_> =
+            (0..LOADS_MAX).map(|_| host.runtime(&package, &Tenant::default()).unwrap()).collect();
         for mut runtime in runtimes {
             while !runtime.exchange().is_loaded() {
                 runtime.poll(CHECK);
@@ -415,7 +422,7 @@ def floods(n):
     fn killed_runtime_is_lost_at_once_and_ends_its_nested_call() {
         let (sleeps, outer) = (deployed("sleeps", ""), deployed("uncaught", ""));
         let process = fixture().folder.join(&sleeps.description.name).join("process");
-        let mut runtime = Host::current().unwrap().runtime(&outer).unwrap();
+        let mut runtime = Host::current().unwrap().runtime(&outer, &Tenant::default()).unwrap();
         let deadline = Instant::now() + Duration::from_millis(LONG);
         let mut is_sent = false;
         // Whole once its line has ended.

@@ -6,6 +6,7 @@ mod failures;
 mod find;
 mod here;
 mod serve;
+mod token;
 
 use std::{
     ffi::OsString,
@@ -33,6 +34,7 @@ use self::{
     find::{Find, find},
     here::{Runtimes, id_of, processors, remove_host},
     serve::{Gateway, serve},
+    token::{Token, add_token},
 };
 use crate::{
     NAME, VERSION,
@@ -79,8 +81,10 @@ enum Command {
     Find(Find),
     /// Run a node of a cluster: it makes calls until it is asked to leave (SIGTERM, `taskwork drain`).
     Node(Box<NodeOptions>),
-    /// Serve the REST interface on this machine; without --zk, the calls run on this machine, too.
+    /// Serve the REST interface; without --zk, the calls run on this machine.
     Gateway(Gateway),
+    /// Make a token for a tenant of a gateway: print it, and add its hash to the file of --tokens.
+    Token(Token),
     /// Call a routine once, as a job, and print its result as JSON.
     Call(Call),
     /// Call a routine with many arguments, and print a line of JSON for each result, sorted by index.
@@ -245,6 +249,7 @@ pub fn run(arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> 
         Command::Find(arguments) => find(&arguments),
         Command::Node(arguments) => node(*arguments),
         Command::Gateway(arguments) => serve(&arguments),
+        Command::Token(arguments) => add_token(&arguments),
         Command::Call(arguments) => call(&arguments),
         Command::Map(arguments) => map(&arguments),
         Command::Rerun(arguments) => rerun(&arguments),

@@ -13,6 +13,7 @@ use crate::{
     resource::Resources,
     runtime::{Installed, Packages, Pool, Program, Runtime, StartError, Starter},
     store::{Store, Writer},
+    tenant::Tenant,
 };
 
 /// The host of this process. Tasks find it here, because their shared data is the same on all nodes.
@@ -80,22 +81,23 @@ impl Host {
         self.resources.remove();
     }
 
-    /// Returns an idle runtime of a package, or starts one.
+    /// Returns an idle runtime of a package, or starts one. It has never made a call of another tenant.
     ///
     /// # Errors
     /// If it cannot be started.
-    pub(crate) fn runtime(&self, package: &Package) -> Result<Runtime, StartError> {
-        if let Some(runtime) = self.pool.take(&package.digest) {
+    pub(crate) fn runtime(&self, package: &Package, tenant: &Tenant) -> Result<Runtime, StartError> {
+        if let Some(runtime) = self.pool.take(&tenant.key(&package.digest)) {
             return Ok(runtime);
         }
         let description = &package.description;
-        self.starter.start(&package.folder, &description.entry, description.kind, description.runtime)
+        let (folder, entry, kind) = (&package.folder, &description.entry, description.kind);
+        self.starter.start_for(tenant, folder, entry, kind, description.runtime)
     }
 
     /// Keeps a runtime without calls for others, unless it must not get more.
     pub(crate) fn keep(&self, installed: &Installed, runtime: Runtime) {
         if !installed.has_used_up(&runtime) {
-            self.pool.put(&installed.package.digest, runtime);
+            self.pool.put(&runtime.tenant().key(&installed.package.digest), runtime);
         }
     }
 

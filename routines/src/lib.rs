@@ -46,6 +46,7 @@ mod wire;
 mod signature;
 mod template;
 mod package;
+mod tenant;
 mod store;
 mod library;
 mod resource;

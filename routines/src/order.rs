@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{ranges::Ranges, reduction::Reduce, space::Space};
+use crate::{ranges::Ranges, reduction::Reduce, space::Space, tenant::Tenant};
 
 /// The calls of a job.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -16,12 +16,14 @@ pub(crate) struct Order {
     pub(crate) reduce: Reduce,
     /// The calls that the job makes, if not all: failed calls of another job.
     pub(crate) only: Option<Ranges>,
+    #[serde(default)]
+    pub(crate) tenant: Tenant,
 }
 
 impl Order {
-    /// Returns the order of all calls of a space.
+    /// Returns the order of all calls of a space, of the default tenant.
     pub(crate) fn new(digest: String, key: String, space: Space, reduce: Reduce) -> Self {
-        Self { digest, key, space, reduce, only: None }
+        Self { digest, key, space, reduce, only: None, tenant: Tenant::default() }
     }
 
     /// Returns the calls of the job.

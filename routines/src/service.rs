@@ -38,13 +38,14 @@ use crate::{
     space::Space,
     store::{Body, Line, Outcome, Results, ResultsError, Store, StoreError},
     tally::{Counted, Tally},
+    tenant::Tenant,
     wire::{CallError, EntryKind, ErrorKind},
 };
 
 /// The maximum duration of a direct call, in addition to the time limit of its routine.
 const CALL_MAX: Duration = Duration::from_secs(60);
 
-/// Access to the jobs of a cluster and their results.
+/// Access to the jobs of a tenant in a cluster, and their results. There are no other jobs for it.
 #[derive(Debug, Clone)]
 pub(crate) struct Service {
     client: Client,
@@ -58,7 +59,7 @@ pub(crate) struct Service {
 }
 
 /// A job and its results.
-type Recent = Option<(JobId, Arc<Results>)>;
+type Recent = Option<(JobId, Tenant, Arc<Results>)>;
 
 /// The reasons for which a request is refused or fails.
 #[derive(Debug, Error)]
@@ -139,6 +140,11 @@ impl Service {
         })
     }
 
+    /// Returns the service of a tenant.
+    pub(crate) fn of(&self, tenant: Tenant) -> Self {
+        Self { store: self.store.of(tenant), ..self.clone() }
+    }
+
     /// Submits a job. If there is one with the same key of the user, that is returned, and not new.
     pub(crate) async fn submit(
         &self,
@@ -156,9 +162,9 @@ impl Service {
         let mut number = 0;
         let of_job = loop {
             let Some(key) = key else { break format!("{:032x}", rand::random::<u128>()) };
-            let of_job = key_of(key, number);
+            let of_job = key_of(&self.store.tenant, key, number);
             if let Some((id, record)) = self.with_key(&of_job).await? {
-                let is_same = name_of(&record, &id)?.is_of(routine, &name, &arguments);
+                let is_same = self.name_of(&record, &id)?.is_of(routine, &name, &arguments);
                 return if is_same { Ok((id, false)) } else { Err(ServiceError::KeyTaken(id)) };
             }
             if !self.is_used(&of_job).await? {
@@ -171,14 +177,14 @@ impl Service {
             space.check_len().map_err(ServiceError::Invalid)?;
         }
         let work = checked_groups(work).await?;
-        let title = job_name(&of_job, work.calls(), &arguments, &name);
+        let title = job_name(&of_job, work.calls(), &arguments, &name, &self.store.tenant);
         let (space, reduce) = match work {
             Work::Calls { space, reduce } => (space, reduce),
             Work::Search(argument) => (Space::List(vec![argument]), Reduce::default()),
         };
         let space = checked(&installed, space, Parameters::check_space).await?;
         let space = self.referred(space, kind).await?;
-        let order = Order::new(digest, of_job, space, reduce);
+        let order = Order { tenant: self.store.tenant.clone(), ..Order::new(digest, of_job, space, reduce) };
         Ok((self.send(order, kind, title).await?, true))
     }
 
@@ -285,7 +291,8 @@ impl Service {
             Argument::new(self.store.clone(), &argument, limit)?
         };
         let limit_ms = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX).max(1);
-        let spec = Spec { digest: digest.clone(), argument: argument.body.clone(), limit_ms };
+        let (digest, tenant) = (digest.clone(), self.store.tenant.clone());
+        let spec = Spec { digest, argument: argument.body.clone(), limit_ms, tenant };
         match mesh::call(spec, description.idempotent).await {
             Ended::Answered(Body::Inline(outcome)) => Ok(outcome),
             Ended::Answered(stored) => {
@@ -322,7 +329,7 @@ impl Service {
     pub(crate) async fn status(&self, id: &JobId) -> Result<Status, ServiceError> {
         let details = self.client.job(id).await.map_err(|error| missing(error, id))?;
         let record = &details.record;
-        let name = name_of(record, id)?;
+        let name = self.name_of(record, id)?;
         let state = word(details.stage);
         let has_tally = name.calls.is_some() && (state == SUCCESSFUL || state == INCOMPLETE);
         let tally = if has_tally { Some(self.tally(id).await?) } else { None };
@@ -355,27 +362,28 @@ impl Service {
     /// Waits until a job of routines is over.
     pub(crate) async fn wait(&self, id: &JobId) -> Result<(), ServiceError> {
         let record = self.client.record(id).await.map_err(|error| missing(error, id))?;
-        name_of(&record, id)?;
+        self.name_of(&record, id)?;
         self.client.wait(id).await.map(drop).map_err(|error| missing(error, id))
     }
 
     pub(crate) async fn cancel(&self, id: &JobId, reason: &str) -> Result<(), ServiceError> {
         let record = self.client.record(id).await.map_err(|error| missing(error, id))?;
-        name_of(&record, id)?;
+        self.name_of(&record, id)?;
         Ok(self.client.cancel(id, reason).await?)
     }
 
     /// Returns the results of a successful job.
     pub(crate) async fn results(&self, id: &JobId) -> Result<Arc<Results>, ServiceError> {
-        if let Some(results) = self.recent(|recent| recent.as_ref().filter(|(of, _)| of == id).cloned()) {
-            return Ok(results.1);
+        let is_it = |(of, owner, _): &&(JobId, Tenant, _)| of == id && *owner == self.store.tenant;
+        if let Some((.., results)) = self.recent(|recent| recent.as_ref().filter(is_it).cloned()) {
+            return Ok(results);
         }
         let Some(ended) = self.successful(id).await?.ended else {
             return Err(ServiceError::Invalid(format!("job {id} is a search, which has one result")));
         };
         let (objects, folder) = (self.store.objects.clone(), self.folder(id).await?);
         let results = Arc::new(blocking(move || Results::open(objects, &folder, ended)).await??);
-        self.recent(|recent| *recent = Some((id.clone(), Arc::clone(&results))));
+        self.recent(|recent| *recent = Some((id.clone(), self.store.tenant.clone(), Arc::clone(&results))));
         Ok(results)
     }
 
@@ -393,7 +401,7 @@ impl Service {
     /// Returns the result of a successful search as JSON; `None` if the job makes calls.
     pub(crate) async fn search_result(&self, id: &JobId) -> Result<Option<String>, ServiceError> {
         let record = self.client.record(id).await.map_err(|error| missing(error, id))?;
-        if name_of(&record, id)?.calls.is_some() {
+        if self.name_of(&record, id)?.calls.is_some() {
             return Ok(None);
         }
         self.successful(id).await?;
@@ -418,7 +426,13 @@ impl Service {
 
     async fn folder(&self, id: &JobId) -> Result<String, ServiceError> {
         let record = self.client.record(id).await.map_err(|error| missing(error, id))?;
-        Ok(Store::job(name_of(&record, id)?.key))
+        Ok(Store::job(self.name_of(&record, id)?.key))
+    }
+
+    /// Parses the name of a job of routines.
+    fn name_of<'a>(&self, record: &'a JobRecord, id: &JobId) -> Result<Name<'a>, ServiceError> {
+        let is_own = |name: &Name| record.program == NAME && name.tenant == self.store.tenant;
+        Name::parse(&record.name).filter(is_own).ok_or_else(|| ServiceError::NoJob(id.clone()))
     }
 
     async fn tally(&self, id: &JobId) -> Result<Tally, ServiceError> {
@@ -447,12 +461,6 @@ impl Drop for Argument {
 
 fn not_stored(error: io::Error) -> ServiceError {
     StoreError::Io { name: "a large argument or result".to_owned(), error }.into()
-}
-
-/// Parses the name of a job of routines.
-fn name_of<'a>(record: &'a JobRecord, id: &JobId) -> Result<Name<'a>, ServiceError> {
-    let name = Name::parse(&record.name).filter(|_| record.program == NAME);
-    name.ok_or_else(|| ServiceError::NoJob(id.clone()))
 }
 
 fn missing(error: ClientError, id: &JobId) -> ServiceError {

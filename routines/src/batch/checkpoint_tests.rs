@@ -17,6 +17,7 @@ use crate::{
     reduction::Reduce,
     runtime::{Event, Request, Runtime},
     space::Space,
+    tenant::Tenant,
     testing::{fixture, package},
     wire::Step,
 };
@@ -217,7 +218,7 @@ fn step<R>(runtime: &mut Runtime, request: Option<Request>, find: impl Fn(Step) 
 #[test]
 fn stop_ends_frame_of_several_calls() {
     let case = Case::new("steps", &[]);
-    let mut runtime = Host::current().unwrap().runtime(&case.package).unwrap();
+    let mut runtime = Host::current().unwrap().runtime(&case.package, &Tenant::default()).unwrap();
     step(&mut runtime, None, |step| matches!(step, Step::Loaded).then_some(()));
     let argument = |json: Value| RawValue::from_string(json.to_string()).unwrap();
     let calls = [(7, argument(json!(0))), (8, argument(json!(1_000_000))), (9, argument(json!(1_000_000)))];

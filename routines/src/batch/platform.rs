@@ -14,6 +14,7 @@ use crate::{
     resource::Files,
     runtime::{Event, Installed, Request, Runtime},
     store::{Outcome, Writer},
+    tenant::Tenant,
     wire::{Exchange, FrameError},
 };
 
@@ -59,6 +60,7 @@ pub(crate) struct Node {
     host: &'static Host,
     installed: Arc<Installed>,
     writer: Arc<Writer>,
+    tenant: Tenant,
 }
 
 impl Node {
@@ -69,7 +71,7 @@ impl Node {
         let installed = installed.map_err(|error| format!("the package cannot be used: {error}"))?;
         let writer = host.writer(&order.key);
         let writer = writer.map_err(|error| format!("results cannot be written: {error}"))?;
-        Ok(Self { host, installed, writer })
+        Ok(Self { host, installed, writer, tenant: order.tenant.clone() })
     }
 }
 
@@ -85,7 +87,7 @@ impl Platform for Node {
     }
 
     fn files(&self) -> Option<Files<'_>> {
-        Some(Files::new(&self.host.resources, &self.host.store))
+        Some(Files::new(&self.host.resources, &self.host.store, self.tenant.clone()))
     }
 
     fn installed(&self) -> &Installed {
@@ -93,7 +95,7 @@ impl Platform for Node {
     }
 
     fn start(&self) -> Result<Runtime, String> {
-        self.host.runtime(&self.installed.package).map_err(|error| error.to_string())
+        self.host.runtime(&self.installed.package, &self.tenant).map_err(|error| error.to_string())
     }
 
     fn keep(&self, runtime: Runtime) {

@@ -23,6 +23,7 @@ use crate::{
     runtime::{Event, Installed, Interpreters, Program, Runtime},
     search::search_alone,
     store::{Outcome, Store},
+    tenant::Tenant,
     wire::{CallError, EntryKind, ErrorKind, Step, check_value},
 };
 
@@ -140,7 +141,7 @@ fn run(arguments: &Check, package: Package) -> Result<Vec<Defect>, Failure> {
     let installed = host.packages.add(package);
     let package = &installed.package;
     let is_program = package.description.program().is_some();
-    let loaded = match host.runtime(package) {
+    let loaded = match host.runtime(package, &Tenant::default()) {
         Ok(mut runtime) => load(&mut runtime).map(|()| runtime),
         Err(error) if is_program => Err(CallError::new(ErrorKind::Crash, error.to_string())),
         Err(error) => return Err(Failure::usage(error)),
@@ -208,13 +209,16 @@ fn run_example(
     let outcome = match package.description.kind {
         EntryKind::Function => {
             let deadline = Instant::now() + EXAMPLE_MAX;
-            let call = CallHere::new(host, Arc::clone(installed), argument, 0, Some(EXAMPLE_MAX));
+            let call =
+                CallHere::new(host, Arc::clone(installed), argument, 0, Some(EXAMPLE_MAX), Tenant::default());
             call.run(&|| Instant::now() >= deadline)
         }
-        EntryKind::Search => match host.runtime(package).map_err(|error| error.to_string()) {
-            Ok(mut runtime) => search_alone(&mut runtime, &argument, EXAMPLE_MAX),
-            Err(reason) => Outcome::Error(CallError::new(ErrorKind::Crash, reason)),
-        },
+        EntryKind::Search => {
+            match host.runtime(package, &Tenant::default()).map_err(|error| error.to_string()) {
+                Ok(mut runtime) => search_alone(&mut runtime, &argument, EXAMPLE_MAX),
+                Err(reason) => Outcome::Error(CallError::new(ErrorKind::Crash, reason)),
+            }
+        }
     };
     match outcome {
         Outcome::Error(error) => {

@@ -1,7 +1,7 @@
 //! `gateway`: serves the REST interface, as a node that takes the service job only. Without ZooKeeper, the node of the process
 //! takes this job.
 
-use std::{future, io, net::SocketAddr, process::ExitCode, time::Duration};
+use std::{future, io, net::SocketAddr, path::PathBuf, process::ExitCode, time::Duration};
 
 use clap::Args;
 use taskwork::{
@@ -11,11 +11,15 @@ use taskwork::{
 use taskwork_cli::{
     Failure,
     command::{Endings, Level, print},
+    web::tls::TlsArguments,
 };
 use tokio::{task::spawn_blocking, time::timeout};
 
 use super::{Access, here::broken, id_of, kinds};
-use crate::{gateway, mesh};
+use crate::{
+    gateway::{self, Entrance},
+    mesh,
+};
 
 /// The maximum time that a gateway takes to leave its cluster.
 const LEAVE_MAX: Duration = Duration::from_secs(2);
@@ -25,9 +29,16 @@ const SWEEP: Duration = Duration::from_secs(60 * 60);
 
 #[derive(Debug, Args)]
 pub(super) struct Gateway {
-    /// The address to listen on; only this machine can reach it. Port 0 selects any free port.
+    /// The address to listen on; port 0 selects any free port. If other machines can reach it, --tls-cert, --tls-key and
+    /// --tokens are required.
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8790")]
     listen: SocketAddr,
+    /// A file with the tokens of tenants, one of which each request must have: lines of TENANT ROLE TOKEN, with the role read,
+    /// run or deploy. It must be readable only by its owner, or a group assigned by root, and is read again when it changes.
+    #[arg(long, value_name = "FILE")]
+    tokens: Option<PathBuf>,
+    #[command(flatten)]
+    tls: TlsArguments,
     /// The address to listen on for nodes; port 0 selects any free port.
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:0", requires = "zk")]
     node_listen: SocketAddr,
@@ -43,21 +54,20 @@ pub(super) struct Gateway {
 }
 
 pub(super) fn serve(arguments: &Gateway) -> Result<ExitCode, Failure> {
-    let Gateway { access, listen, .. } = arguments;
+    let Gateway { access, listen, tokens, tls, .. } = arguments;
     let has_servers = access.cluster.has_servers();
     let level = if has_servers { Level::Info } else { Level::Warn };
     access.connected(level, async |service, store, client| {
-        let listener = gateway::listen(*listen)?;
-        let at = listener.local_addr().map_or_else(|_| listen.to_string(), |at| at.to_string());
+        let entrance = Entrance::open(*listen, tls, tokens.as_deref())?;
         let label = id_of(store.direct_label())?;
         let mut node = if has_servers { Some(node_of(arguments, &label)?.serve()?) } else { None };
         let version = access.release()?.version().to_owned();
         let mut endings = Endings::listen()?;
-        print(&format!("serving http://{at}/\n"));
+        print(&format!("serving {}\n", entrance.url()));
         let sweeper = service.clone();
         let ended = Box::pin(async {
             tokio::select! {
-                never = gateway::serve(listener, service) => match never {},
+                never = gateway::serve(entrance, service) => match never {},
                 never = mesh::keep(client, label, version) => match never {},
                 never = sweeper.sweep(SWEEP) => match never {},
                 () = endings.next() => Ok(()),

@@ -4,7 +4,7 @@ use std::{error::Error, time::Duration};
 
 use axum::{
     Extension,
-    extract::{Path, State, rejection::PathRejection},
+    extract::{Path, rejection::PathRejection},
     response::{
         IntoResponse, Response,
         sse::{Event, KeepAlive, Sse},
@@ -33,7 +33,7 @@ type Failure = Box<dyn Error + Send + Sync>;
     )
 )]
 pub(super) async fn events(
-    State(gateway): State<Gateway>,
+    gateway: Gateway,
     Extension(deadline): Extension<Deadline>,
     job: Result<Path<String>, PathRejection>,
 ) -> Result<Response, Problem> {

@@ -19,8 +19,9 @@
 //! | `GET /v1/openapi.json` | the OpenAPI document |
 //!
 //! Errors are problems as in RFC 9457. A request with a body has the type `application/json`, which other sites cannot
-//! send from a browser. The server listens on this machine only.
+//! send from a browser. Without TLS and [tokens](access), the server listens on this machine only.
 
+mod access;
 mod events;
 mod incoming;
 mod openapi;
@@ -28,13 +29,13 @@ mod parts;
 mod problem;
 mod resources;
 
-use std::{convert::Infallible, net::SocketAddr, sync::Arc, time::Duration};
+use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use axum::{
     Extension, Json, Router,
     body::Bytes,
     extract::{
-        DefaultBodyLimit, Path, Query, State,
+        DefaultBodyLimit, Path, Query,
         rejection::{BytesRejection, PathRejection, QueryRejection},
     },
     http::{HeaderMap, HeaderValue, Method, StatusCode, header},
@@ -45,17 +46,17 @@ use hyper_util::service::TowerToHyperService;
 use serde::{Deserialize, Serialize};
 use taskwork::JobId;
 use taskwork_cli::{
-    Failure,
     command::job_id,
     web::{
-        guard::{Names, guard},
+        guard::guard,
         server::{self, Deadline},
     },
 };
-use tokio::{net::TcpListener, time};
+use tokio::time;
 use utoipa::{OpenApi as _, openapi::OpenApi};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
+pub(crate) use self::access::{Entrance, Role, line};
 use self::{
     incoming::BodyLimits,
     openapi::{CallBody, Document, JobBody, Outcome, Refused},
@@ -93,17 +94,10 @@ struct Gateway {
     document: Bytes,
 }
 
-/// Listens on an address that only this machine can reach.
-///
-/// # Errors
-/// If other machines could reach the address, or it cannot be listened on.
-pub(crate) fn listen(address: SocketAddr) -> Result<TcpListener, Failure> {
-    server::listen_here("--listen", address)
-}
-
 /// Serves requests until the process exits.
-pub(crate) async fn serve(listener: TcpListener, service: Service) -> Infallible {
-    let names = Names::of_this_machine().accepting(|method, path| match *method {
+pub(crate) async fn serve(entrance: Entrance, service: Service) -> Infallible {
+    let Entrance { listener, tls, names, tokens } = entrance;
+    let names = names.accepting(|method, path| match *method {
         Method::POST => path.starts_with("/v1/"),
         // From pages of other sites, browsers ask for permission first.
         Method::PUT | Method::DELETE => path.starts_with("/v1/resources/"),
@@ -118,14 +112,15 @@ pub(crate) async fn serve(listener: TcpListener, service: Service) -> Infallible
         })
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         .with_state(Gateway { service, document: document.into() })
+        .layer(middleware::from_fn_with_state(tokens, access::admit))
         .layer(middleware::from_fn_with_state(Arc::new(names), guard))
         .layer(middleware::from_fn_with_state(BodyLimits::default(), incoming::bound));
-    server::serve(listener, None, TowerToHyperService::new(router)).await
+    server::serve(listener, tls, TowerToHyperService::new(router)).await
 }
 
 /// Returns the routes with their document.
 fn documented() -> (Router<Gateway>, OpenApi) {
-    OpenApiRouter::with_openapi(Document::openapi())
+    let (router, mut document) = OpenApiRouter::with_openapi(Document::openapi())
         .routes(routes!(submit))
         .routes(routes!(status))
         .routes(routes!(results))
@@ -139,11 +134,13 @@ fn documented() -> (Router<Gateway>, OpenApi) {
         .routes(routes!(resources::get, resources::put, resources::delete))
         .routes(routes!(document))
         .routes(routes!(livez))
-        .split_for_parts()
+        .split_for_parts();
+    openapi::add_access(&mut document, access::FOR_ALL);
+    (router, document)
 }
 
 #[utoipa::path(get, path = "/v1/openapi.json", responses((status = 200, body = Object), Refused::<413>))]
-async fn document(State(gateway): State<Gateway>) -> Response {
+async fn document(gateway: Gateway) -> Response {
     ([(header::CONTENT_TYPE, "application/json")], gateway.document).into_response()
 }
 
@@ -165,7 +162,7 @@ async fn livez() -> &'static str {
     )
 )]
 async fn submit(
-    State(gateway): State<Gateway>,
+    gateway: Gateway,
     headers: HeaderMap,
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Response, Problem> {
@@ -201,7 +198,7 @@ async fn job(gateway: &Gateway, (id, is_new): (JobId, bool)) -> Result<Response,
     )
 )]
 async fn call(
-    State(gateway): State<Gateway>,
+    gateway: Gateway,
     routine: Result<Path<String>, PathRejection>,
     Extension(deadline): Extension<Deadline>,
     headers: HeaderMap,
@@ -254,7 +251,7 @@ struct Wait {
     )
 )]
 async fn status(
-    State(gateway): State<Gateway>,
+    gateway: Gateway,
     Extension(deadline): Extension<Deadline>,
     job: Result<Path<String>, PathRejection>,
     query: Result<Query<Wait>, QueryRejection>,
@@ -291,7 +288,7 @@ struct Page {
     )
 )]
 async fn results(
-    State(gateway): State<Gateway>,
+    gateway: Gateway,
     job: Result<Path<String>, PathRejection>,
     query: Result<Query<Page>, QueryRejection>,
     Extension(deadline): Extension<Deadline>,
@@ -335,7 +332,7 @@ async fn results(
     )
 )]
 async fn cancel(
-    State(gateway): State<Gateway>,
+    gateway: Gateway,
     job: Result<Path<String>, PathRejection>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
@@ -358,7 +355,7 @@ async fn cancel(
     )
 )]
 async fn rerun(
-    State(gateway): State<Gateway>,
+    gateway: Gateway,
     job: Result<Path<String>, PathRejection>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
@@ -390,10 +387,7 @@ struct Find {
     ),
     responses((status = 200, body = library::Page), Refused::<400>, Refused::<413>, Refused::<500>)
 )]
-async fn find(
-    State(gateway): State<Gateway>,
-    query: Result<Query<Find>, QueryRejection>,
-) -> Result<Response, Problem> {
+async fn find(gateway: Gateway, query: Result<Query<Find>, QueryRejection>) -> Result<Response, Problem> {
     let Query(Find { q, tag, cursor, limit }) = query?;
     let page = gateway.service.find(library::Query { text: q, tag, cursor, limit }).await?;
     Ok(Json(page).into_response())
@@ -409,7 +403,7 @@ async fn find(
     )
 )]
 async fn routine(
-    State(gateway): State<Gateway>,
+    gateway: Gateway,
     routine: Result<Path<String>, PathRejection>,
 ) -> Result<Response, Problem> {
     let Path(routine) = routine?;

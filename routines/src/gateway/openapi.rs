@@ -7,8 +7,11 @@ use std::collections::BTreeMap;
 use axum::http::StatusCode;
 use serde_json::Value;
 use utoipa::{
-    IntoResponses, OpenApi, PartialSchema as _, ToSchema,
-    openapi::{ContentBuilder, Header, RefOr, Response, ResponseBuilder},
+    IntoResponses, PartialSchema as _, ToSchema,
+    openapi::{
+        ContentBuilder, Header, OpenApi, RefOr, Response, ResponseBuilder, SecurityRequirement,
+        security::{Http, HttpAuthScheme, SecurityScheme},
+    },
 };
 
 use crate::{
@@ -16,7 +19,7 @@ use crate::{
     wire::{CallError, EntryKind},
 };
 
-#[derive(OpenApi)]
+#[derive(utoipa::OpenApi)]
 #[openapi(
     info(title = "routines", description = "Routines of a library, called once or in jobs on a cluster."),
     components(schemas(Refusal, Axes))
@@ -175,6 +178,24 @@ pub(super) struct Refusal {
 
 /// The answer with a problem of this status.
 pub(super) struct Refused<const STATUS: u16>;
+
+/// Adds tokens to a document: all paths but one may require one.
+pub(super) fn add_access(document: &mut OpenApi, for_all: &str) {
+    let scheme = SecurityScheme::Http(Http::new(HttpAuthScheme::Bearer));
+    document.components.get_or_insert_default().add_security_scheme("token", scheme);
+    let refused = Refused::<401>::responses().into_iter().chain(Refused::<403>::responses());
+    let refused: Vec<_> = refused.collect();
+    let paths = document.paths.paths.iter_mut().filter(|(path, _)| *path != for_all);
+    for (_, item) in paths {
+        let methods = [&mut item.get, &mut item.put, &mut item.post, &mut item.delete, &mut item.patch];
+        for operation in methods.into_iter().flatten() {
+            operation.responses.responses.extend(refused.iter().cloned());
+            // Without tokens, a gateway serves this machine only.
+            let anonymous = SecurityRequirement::default();
+            operation.security = Some(vec![SecurityRequirement::new("token", [""; 0]), anonymous]);
+        }
+    }
+}
 
 impl<const STATUS: u16> IntoResponses for Refused<STATUS> {
     fn responses() -> BTreeMap<String, RefOr<Response>> {

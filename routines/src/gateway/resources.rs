@@ -5,7 +5,7 @@ use std::{future::poll_fn, io::Read as _, pin::Pin};
 use axum::{
     Extension, Json,
     body::{Body, Bytes, HttpBody as _},
-    extract::{Path, State, rejection::PathRejection},
+    extract::{Path, rejection::PathRejection},
     http::{StatusCode, header},
     response::{IntoResponse, Response},
 };
@@ -39,7 +39,7 @@ const WAITING_MAX: usize = 4;
     )
 )]
 pub(super) async fn put(
-    State(gateway): State<Gateway>,
+    gateway: Gateway,
     name: Result<Path<String>, PathRejection>,
     Extension(deadline): Extension<Deadline>,
     body: Body,
@@ -103,7 +103,7 @@ pub(super) async fn receive(store: &Store, name: &str, mut body: Body) -> Result
     )
 )]
 pub(super) async fn get(
-    State(gateway): State<Gateway>,
+    gateway: Gateway,
     name: Result<Path<String>, PathRejection>,
     Extension(deadline): Extension<Deadline>,
 ) -> Result<Response, Problem> {
@@ -130,7 +130,7 @@ pub(super) async fn get(
     responses((status = 204), Refused::<400>, Refused::<404>, Refused::<413>, Refused::<500>)
 )]
 pub(super) async fn delete(
-    State(gateway): State<Gateway>,
+    gateway: Gateway,
     name: Result<Path<String>, PathRejection>,
 ) -> Result<StatusCode, Problem> {
     let Path(name) = name?;
@@ -143,7 +143,7 @@ pub(super) async fn delete(
     path = "/v1/resources",
     responses((status = 200, body = Resources), Refused::<413>, Refused::<500>)
 )]
-pub(super) async fn list(State(gateway): State<Gateway>) -> Result<Response, Problem> {
+pub(super) async fn list(gateway: Gateway) -> Result<Response, Problem> {
     let resources = gateway.service.with_store(Store::resources).await?;
     let shown: Vec<_> = resources.iter().map(shown).collect();
     Ok(Json(json!({ "resources": shown })).into_response())

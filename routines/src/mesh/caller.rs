@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use rand::{Rng as _, SeedableRng as _, rngs::SmallRng};
 use taskwork::NodeId;
 
-use super::message::{Load, Message, Spec, warm_key};
+use super::message::{Load, Message, Spec};
 use crate::store::Body;
 
 /// The time after which an unanswered message is repeated.
@@ -279,7 +279,7 @@ impl Caller {
             .filter(|(node, _)| !wanted.tried.contains(node))
             .filter_map(|(&node, known)| Some((node, known.load.as_ref()?)))
             .collect();
-        let node = choose(&candidates, warm_key(&wanted.spec.digest), &mut self.random);
+        let node = choose(&candidates, wanted.spec.warm_key(), &mut self.random);
         let Some(node) = node.filter(|_| wanted.tried.len() < TRIES_MAX) else {
             return self.effects.push(Effect::End(ticket, Ended::Busy));
         };

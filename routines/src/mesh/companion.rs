@@ -266,7 +266,7 @@ fn make(host: &Host, spec: &Spec, stop: &AtomicBool) -> Outcome {
         Err(error) => return failed(ErrorKind::Invalid, format!("the package cannot be used: {error}")),
     };
     let limit = Some(Duration::from_millis(spec.limit_ms));
-    CallHere::new(host, installed, argument, 0, limit).run(&|| stop.load(Acquire))
+    CallHere::new(host, installed, argument, 0, limit, spec.tenant.clone()).run(&|| stop.load(Acquire))
 }
 
 fn json(outcome: &Outcome) -> String {

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::store::Body;
+use crate::{store::Body, tenant::Tenant};
 
 /// The maximum size of a message, in bytes.
 const BYTES_MAX: usize = 1 << 20;
@@ -53,6 +53,14 @@ pub(crate) struct Spec {
     pub(crate) argument: Body,
     /// The time limit, including the time in the queue of the node and to load the routine.
     pub(crate) limit_ms: u64,
+    pub(crate) tenant: Tenant,
+}
+
+impl Spec {
+    /// Returns the key of idle runtimes that can make the call.
+    pub(super) fn warm_key(&self) -> u64 {
+        warm_key(&self.tenant.key(&self.digest))
+    }
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -61,7 +69,7 @@ pub(crate) struct Load {
     pub(crate) slots: u32,
     /// The number of running and waiting calls.
     pub(crate) calls: u32,
-    /// The [keys](warm_key) of packages with an idle runtime.
+    /// The [keys](warm_key) of idle runtimes.
     pub(crate) warm: Vec<u64>,
 }
 
@@ -85,7 +93,7 @@ impl Message {
     }
 }
 
-/// Returns the first digits of a digest as a number.
-pub(crate) fn warm_key(digest: &str) -> u64 {
-    digest.get(..16).and_then(|digits| u64::from_str_radix(digits, 16).ok()).unwrap_or_default()
+/// Returns a short form of a key of the pool.
+pub(crate) fn warm_key(key: &str) -> u64 {
+    blake3::hash(key.as_bytes()).as_bytes().iter().take(8).fold(0, |sum, byte| sum << 8 | u64::from(*byte))
 }

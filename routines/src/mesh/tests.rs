@@ -11,9 +11,9 @@ use super::{
     callee::{self, Callee, Key, QUEUE_OF_SLOT_MAX},
     caller::{self, Caller, Ended, REPEAT_MS, SILENCE_MS, Ticket},
     companions,
-    message::{Load, Message, Spec, warm_key},
+    message::{Load, Message, Spec},
 };
-use crate::store::Body;
+use crate::{store::Body, tenant::Tenant};
 
 const GATEWAY: NodeId = NodeId(100);
 
@@ -35,7 +35,8 @@ fn body(text: &str) -> Body {
 }
 
 fn spec(ticket: Ticket) -> Spec {
-    Spec { digest: format!("{:064x}", 7), argument: body(&ticket.to_string()), limit_ms: 60_000 }
+    let digest = format!("{:064x}", 7);
+    Spec { digest, argument: body(&ticket.to_string()), limit_ms: 60_000, tenant: Tenant::default() }
 }
 
 impl Net {
@@ -439,7 +440,7 @@ fn idle_warm_runtime_is_preferred() {
     let mut caller = Caller::new(1);
     for node in 0..5 {
         caller.on_joined(NodeId(node));
-        let warm = if node == 3 { vec![warm_key(&spec(0).digest)] } else { Vec::new() };
+        let warm = if node == 3 { vec![spec(0).warm_key()] } else { Vec::new() };
         let load = Load { slots: 2, calls: u32::from(node == 3), warm };
         caller.on_message(NodeId(node), Message::Load(load), 0);
     }

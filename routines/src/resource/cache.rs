@@ -23,7 +23,7 @@ use super::{
     peers::{Answer, Peers},
     references, replaced,
 };
-use crate::store::Store;
+use crate::{store::Store, tenant::Tenant};
 
 /// The prefix of the names of folders with resources.
 const PREFIX: &str = "routines-resources-";
@@ -53,7 +53,7 @@ pub(crate) struct Resources {
 
 #[derive(Debug, Default)]
 struct State {
-    /// By their digests.
+    /// By the names of the copies.
     entries: HashMap<String, Entry>,
     /// The number of accesses.
     accesses: u64,
@@ -104,6 +104,7 @@ pub(super) struct LocalFile {
 pub(crate) struct Files<'a> {
     resources: &'a Arc<Resources>,
     store: &'a Store,
+    tenant: Tenant,
     held: Held,
     /// Whether an argument was localised: later ones can have only the same files, so that calls do not need the whole
     /// disk at a time.
@@ -125,8 +126,9 @@ pub(crate) enum Local {
 }
 
 impl<'a> Files<'a> {
-    pub(crate) fn new(resources: &'a Arc<Resources>, store: &'a Store) -> Self {
-        Self { resources, store, held: Held::default(), has_first: false }
+    /// Returns those of calls of a tenant, which have no access to resources of others.
+    pub(crate) fn new(resources: &'a Arc<Resources>, store: &'a Store, tenant: Tenant) -> Self {
+        Self { resources, store, tenant, held: Held::default(), has_first: false }
     }
 
     /// Replaces references in an argument by the paths of local files. Missing files start to be fetched.
@@ -134,7 +136,8 @@ impl<'a> Files<'a> {
         let found = references(argument.get());
         let mut with = Vec::new();
         for (place, reference) in found {
-            let Some(resource) = Resource::parse(reference) else {
+            let resource = Resource::parse(reference).filter(|resource| resource.tenant == self.tenant);
+            let Some(resource) = resource else {
                 return Local::Failed(format!("{reference:.200?} is no reference to a resource"));
             };
             let file = match self.held.0.get(&resource.digest) {
@@ -212,7 +215,7 @@ impl Resources {
         let mut state = self.state();
         state.accesses += 1;
         let now = state.accesses;
-        match state.entries.get_mut(&resource.digest) {
+        match state.entries.get_mut(&resource.copy()) {
             Some(Entry::Here { file, used }) => {
                 *used = now;
                 return Ok(Some(Arc::clone(file)));
@@ -222,18 +225,18 @@ impl Resources {
             Some(Entry::Failed { content, reason }) if *content == resource.content() => {
                 let reason = std::mem::take(reason);
                 // A later call asks again.
-                state.entries.remove(&resource.digest);
+                state.entries.remove(&resource.copy());
                 return Err(reason);
             }
             Some(Entry::Failed { .. } | Entry::Unavailable(_)) | None => {}
         }
         let progress = Arc::<Progress>::default();
-        state.entries.insert(resource.digest.clone(), Entry::Coming(Arc::clone(&progress)));
+        state.entries.insert(resource.copy(), Entry::Coming(Arc::clone(&progress)));
         drop(state);
         let (its, store, wanted) = (Arc::clone(self), store.clone(), resource.clone());
         let started = thread::Builder::new().name("resource".to_owned());
         started.spawn(move || its.add(&store, &wanted, &progress)).map(|_| None).map_err(|error| {
-            self.state().entries.remove(&resource.digest);
+            self.state().entries.remove(&resource.copy());
             format!("resource {} cannot be fetched: {error}", resource.name)
         })
     }
@@ -252,7 +255,7 @@ impl Resources {
         resource: &Resource,
         starts: bool,
     ) -> Result<Arc<LocalFile>, Answer> {
-        match self.state().entries.get(&resource.digest) {
+        match self.state().entries.get(&resource.copy()) {
             Some(Entry::Here { .. }) => {}
             _ if !starts => return Err(Answer::Lacks),
             Some(Entry::Unavailable(since)) if since.elapsed() < RETRY_PAUSE => return Err(Answer::Lacks),
@@ -263,7 +266,7 @@ impl Resources {
             _ => {}
         }
         let file = self.get(store, resource).map_err(|_| Answer::Lacks)?;
-        file.ok_or_else(|| match self.state().entries.get(&resource.digest) {
+        file.ok_or_else(|| match self.state().entries.get(&resource.copy()) {
             Some(Entry::Coming(progress)) => Answer::Coming(progress.bytes()),
             _ => Answer::Coming(0),
         })
@@ -287,7 +290,7 @@ impl Resources {
                 Entry::Unavailable(Instant::now())
             }
         };
-        state.entries.insert(resource.digest.clone(), entry);
+        state.entries.insert(resource.copy(), entry);
         state.make_room(self.bytes_max);
         drop(state);
         self.peers().iter().for_each(|peers| peers.on_files_removed());
@@ -310,7 +313,7 @@ impl Resources {
         let mut draft = draft.permissions(Permissions::from_mode(0o444)).tempfile_in(self.folder.path())?;
         let file = draft.as_file().try_clone()?;
         progress.file.get_or_init(|| file);
-        let path = self.folder.path().join(&resource.digest);
+        let path = self.folder.path().join(resource.copy());
         for peers in self.peers() {
             if let Some(bytes) = peers.fetch(resource, draft.as_file(), progress)? {
                 draft.persist(&path)?;
@@ -473,7 +476,7 @@ mod tests {
         let argument = |of: &Resource| {
             RawValue::from_string(format!(r#"[{{"$resource":"{}"}}, 1]"#, of.reference())).unwrap()
         };
-        let mut files = Files::new(&resources, &store);
+        let mut files = Files::new(&resources, &store, Tenant::default());
         let Local::Ready(first) = files.localise(argument(&a)) else { panic!("it is here") };
         let path = resources.folder.path().join(&a.digest);
         assert_eq!(first.get(), format!(r#"[{{"$file":{path:?}}}, 1]"#));
@@ -482,6 +485,9 @@ mod tests {
         let held = files.into_held();
         assert_eq!(Arc::strong_count(&held.0[&a.digest]), 2);
         let wrong = RawValue::from_string(r#"{"$resource":"a"}"#.to_owned()).unwrap();
-        assert!(matches!(Files::new(&resources, &store).localise(wrong), Local::Failed(_)));
+        assert!(matches!(
+            Files::new(&resources, &store, Tenant::default()).localise(wrong),
+            Local::Failed(_)
+        ));
     }
 }

@@ -5,6 +5,8 @@
 //! | `resource-names/NAME` | the digest, the size and the id of the current content |
 //! | `resources/NAME/ID` | a content; earlier ones remain for the jobs that refer to them, until the name is deleted |
 //!
+//! Those of a [tenant](crate::tenant) are below `tenants/TENANT/`.
+//!
 //! An argument contains `{"$resource": "NAME"}`. The submission replaces the name by a [reference](Resource::reference) to
 //! the current content, with its digest, and the node replaces that by `{"$file": "PATH"}`.
 
@@ -30,6 +32,7 @@ pub(crate) use self::{
 use crate::{
     package::is_name,
     store::{Download, Store, Upload},
+    tenant::Tenant,
 };
 
 /// The maximum size of a resource, in bytes.
@@ -49,6 +52,8 @@ pub(crate) struct Resource {
     pub(crate) digest: String,
     pub(crate) bytes: u64,
     id: String,
+    #[serde(default)]
+    tenant: Tenant,
 }
 
 /// The reasons for which a resource is not found or written.
@@ -88,7 +93,8 @@ pub(crate) struct Draft {
 impl Resource {
     /// Returns the text that jobs record.
     fn reference(&self) -> String {
-        format!("{}/{}/{}", self.name, self.id, self.digest)
+        let own = format!("{}/{}/{}", self.name, self.id, self.digest);
+        if self.tenant.is_default() { own } else { format!("{own}/{}", self.tenant) }
     }
 
     /// Parses a reference, which may come from another process.
@@ -99,11 +105,17 @@ impl Resource {
             && [(&id, 32), (&digest, 64)].iter().all(|(digits, length)| {
                 digits.len() == *length && digits.bytes().all(|byte| byte.is_ascii_hexdigit())
             });
-        (is_valid && parts.next().is_none()).then_some(Self { name, digest, bytes: 0, id })
+        let tenant = parts.next().map_or_else(|| Some(Tenant::default()), |its| Tenant::parse(&its))?;
+        (is_valid && parts.next().is_none()).then_some(Self { name, digest, bytes: 0, id, tenant })
     }
 
     fn content(&self) -> String {
-        format!("{}/{}", folder(&self.name), self.id)
+        self.tenant.object(&format!("{}/{}", folder(&self.name), self.id))
+    }
+
+    /// Returns the name of the copy on a node.
+    fn copy(&self) -> String {
+        self.tenant.key(&self.digest)
     }
 }
 
@@ -121,9 +133,10 @@ impl Draft {
     pub(crate) fn finish(mut self) -> Result<Resource, ResourceError> {
         self.upload.shutdown()?;
         let digest = self.hasher.finalize().to_hex().to_string();
-        let resource = Resource { name: self.name, digest, bytes: self.bytes, id: self.id };
+        let Self { name, bytes, id, .. } = self;
+        let resource = Resource { name, digest, bytes, id, tenant: self.store.tenant.clone() };
         let record = serde_json::to_vec(&resource).map_err(io::Error::from)?;
-        self.store.objects.put(&record_of(&resource.name), record)?;
+        self.store.objects.put(&self.store.record_of(&resource.name), record)?;
         Ok(resource)
     }
 }
@@ -133,20 +146,20 @@ impl Store {
     pub(crate) fn put_resource(&self, name: &str) -> Result<Draft, ResourceError> {
         check_name(name)?;
         let id = format!("{:032x}", rand::random::<u128>());
-        let upload = self.objects.upload(&format!("{}/{id}", folder(name)));
+        let upload = self.objects.upload(&self.tenant.object(&format!("{}/{id}", folder(name))));
         let (store, name, hasher) = (self.clone(), name.to_owned(), blake3::Hasher::new());
         Ok(Draft { store, name, id, upload, hasher, bytes: 0 })
     }
 
     pub(crate) fn resource(&self, name: &str) -> Result<Resource, ResourceError> {
         check_name(name)?;
-        let record = self.objects.get(&record_of(name)).map_err(|error| missing(name, error))?;
+        let record = self.objects.get(&self.record_of(name)).map_err(|error| missing(name, error))?;
         let resource: Resource = serde_json::from_slice(&record).map_err(io::Error::from)?;
         Ok(resource)
     }
 
     pub(crate) fn resources(&self) -> Result<Vec<Resource>, ResourceError> {
-        let names = self.objects.list(NAMES)?;
+        let names = self.objects.list(&self.tenant.object(NAMES))?;
         // One may be deleted at the same time.
         let resources = names.iter().map(|name| self.resource(name));
         resources.filter(|resource| !matches!(resource, Err(ResourceError::Missing(_)))).collect()
@@ -170,14 +183,14 @@ impl Store {
     /// Deletes a name with all its contents, also those that an interrupted upload or deletion has left.
     pub(crate) fn delete_resource(&self, name: &str) -> Result<(), ResourceError> {
         check_name(name)?;
-        let contents = self.objects.list(&folder(name))?;
-        if contents.is_empty() && !self.objects.exists(&record_of(name))? {
+        let contents = self.objects.list(&self.tenant.object(&folder(name)))?;
+        if contents.is_empty() && !self.objects.exists(&self.record_of(name))? {
             return Err(ResourceError::Missing(name.to_owned()));
         }
         // First, so that no content is missing for the name.
-        self.objects.delete(&record_of(name))?;
+        self.objects.delete(&self.record_of(name))?;
         for id in contents {
-            self.objects.delete(&format!("{}/{id}", folder(name)))?;
+            self.objects.delete(&self.tenant.object(&format!("{}/{id}", folder(name))))?;
         }
         Ok(())
     }
@@ -202,10 +215,10 @@ impl Store {
         }
         Ok(replaced(&argument, &with))
     }
-}
 
-fn record_of(name: &str) -> String {
-    format!("{NAMES}/{name}")
+    fn record_of(&self, name: &str) -> String {
+        self.tenant.object(&format!("{NAMES}/{name}"))
+    }
 }
 
 /// Returns the folder of the contents of a name.

@@ -13,6 +13,7 @@ use crate::{
     reduction::Reduce,
     space::Space,
     store::{Results, Store},
+    tenant::Tenant,
     testing::{Fixture, fixture, package},
 };
 
@@ -76,7 +77,8 @@ fn direct_call_reads_a_resource_and_names_a_missing_one() {
     let installed = host.packages.named(store, &package.name(), LATEST_AGE_MAX).unwrap();
     let call = |argument: String| {
         let argument = RawValue::from_string(argument).unwrap();
-        let call = CallHere::new(host, std::sync::Arc::clone(&installed), argument, 0, None);
+        let call =
+            CallHere::new(host, std::sync::Arc::clone(&installed), argument, 0, None, Tenant::default());
         serde_json::to_value(call.run(&|| false)).unwrap()
     };
     assert_eq!(call(argument("direct", 7))["value"], json!(["content", 7, true, "0o444"]));

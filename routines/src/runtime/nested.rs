@@ -18,6 +18,7 @@ use crate::{
     host::Host,
     library::LATEST_AGE_MAX,
     store::{Outcome, StoreError},
+    tenant::Tenant,
     wire::{CallError, ErrorKind},
 };
 
@@ -33,14 +34,15 @@ pub(super) enum NestedCall {
         host: &'static Host,
         argument: Box<RawValue>,
         depth: u32,
+        tenant: Tenant,
     },
     Runs(Box<CallHere<'static>>),
     Failed(CallError),
 }
 
 impl NestedCall {
-    /// Starts a call of `NAME@VERSION`, `NAME` or a digest.
-    pub(super) fn start(routine: String, argument: Box<RawValue>, depth: u32) -> Self {
+    /// Starts a call of `NAME@VERSION`, `NAME` or a digest, for the tenant of its caller.
+    pub(super) fn start(routine: String, argument: Box<RawValue>, depth: u32, tenant: Tenant) -> Self {
         let refuse = |reason| Self::Failed(CallError::new(ErrorKind::Invalid, reason));
         if depth > DEPTH_MAX {
             return refuse(format!("calls are nested more than {DEPTH_MAX} deep: {routine} is not called"));
@@ -49,12 +51,12 @@ impl NestedCall {
             return refuse("this process is not a node of routines".to_owned());
         };
         if let Some(installed) = host.packages.known(&routine) {
-            return Self::run(host, installed, argument, depth);
+            return Self::run(host, installed, argument, depth, tenant);
         }
         let (send, found) = mpsc::channel();
         let look = move || drop(send.send(host.packages.named(&host.store, &routine, LATEST_AGE_MAX)));
         match spawn_call(look) {
-            Ok(()) => Self::Looking { found, host, argument, depth },
+            Ok(()) => Self::Looking { found, host, argument, depth, tenant },
             Err(error) => {
                 let reason = format!("the call cannot be started: {error}");
                 Self::Failed(CallError::new(ErrorKind::Crash, reason))
@@ -62,20 +64,26 @@ impl NestedCall {
         }
     }
 
-    fn run(host: &'static Host, installed: Arc<Installed>, argument: Box<RawValue>, depth: u32) -> Self {
+    fn run(
+        host: &'static Host,
+        installed: Arc<Installed>,
+        argument: Box<RawValue>,
+        depth: u32,
+        tenant: Tenant,
+    ) -> Self {
         let parameters = installed.package.description.parameters.as_ref();
         if let Err(reason) = parameters.map_or(Ok(()), |of| of.check(argument.get())) {
             let reason = format!("the argument of {}, {reason}", installed.package.name());
             return Self::Failed(CallError::new(ErrorKind::Invalid, reason));
         }
-        Self::Runs(Box::new(CallHere::new(host, installed, argument, depth, None)))
+        Self::Runs(Box::new(CallHere::new(host, installed, argument, depth, None, tenant)))
     }
 
     /// Continues the call without waiting. Returns its outcome when it has ended.
     pub(super) fn advance(&mut self) -> Option<Outcome> {
-        if let Self::Looking { found, host, argument, depth } = self {
+        if let Self::Looking { found, host, argument, depth, tenant } = self {
             *self = match found.try_recv() {
-                Ok(Ok(installed)) => Self::run(host, installed, argument.clone(), *depth),
+                Ok(Ok(installed)) => Self::run(host, installed, argument.clone(), *depth, tenant.clone()),
                 Ok(Err(error)) => Self::Failed(CallError::new(ErrorKind::Invalid, error.to_string())),
                 Err(TryRecvError::Empty) => return None,
                 Err(TryRecvError::Disconnected) => {

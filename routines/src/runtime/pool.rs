@@ -7,7 +7,7 @@ use std::{
 
 use super::Runtime;
 
-/// Idle runtimes, each with the key of the package that it has loaded, the least recently used first.
+/// Idle runtimes, each with the key of its tenant and the package that it has loaded, the least recently used first.
 #[derive(Debug)]
 pub(crate) struct Pool {
     idle: Mutex<VecDeque<(String, Runtime)>>,

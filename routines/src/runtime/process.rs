@@ -37,6 +37,7 @@ use super::{
 use crate::{
     ranges::Ranges,
     store::Outcome,
+    tenant::Tenant,
     wire::{
         CallError, ErrorKind as WireErrorKind, Exchange, Frame, FrameError, Frames, FromRuntime, Step,
         ToRuntime,
@@ -84,6 +85,8 @@ pub(crate) struct Runtime {
     calls: u64,
     /// The depth of the current calls: 0 unless a call of another runtime has made them.
     depth: u32,
+    /// The only tenant whose calls it makes.
+    tenant: Tenant,
     killer: Killer,
     /// Whether its status was collected: then another process may have its id.
     is_collected: bool,
@@ -136,12 +139,22 @@ impl Runtime {
             frames: 0,
             calls: 0,
             depth: 0,
+            tenant: Tenant::default(),
             killer: group.killer(),
             is_collected: false,
             exit,
             group,
             _folder: folder,
         })
+    }
+
+    pub(super) fn for_tenant(mut self, tenant: Tenant) -> Self {
+        self.tenant = tenant;
+        self
+    }
+
+    pub(crate) fn tenant(&self) -> &Tenant {
+        &self.tenant
     }
 
     /// Sends calls at a depth, each with its id. A single one may continue from a state. All earlier calls must be
@@ -350,7 +363,8 @@ impl Runtime {
                 Step::Nothing => {}
                 // It waits for the answer, so the call runs in its slot.
                 Step::Calls { routine, argument } => {
-                    self.nested = Some(NestedCall::start(routine, argument, self.depth + 1));
+                    self.nested =
+                        Some(NestedCall::start(routine, argument, self.depth + 1, self.tenant.clone()));
                 }
                 step => events.push(Event::Step(step)),
             }

@@ -24,6 +24,7 @@ use crate::{
     isolation::{Limits, SELF},
     package::RuntimeKind,
     template::RUN_TEMPLATE,
+    tenant::Tenant,
     wire::{EntryKind, ToRuntime},
 };
 
@@ -91,7 +92,19 @@ impl Starter {
         kind: EntryKind,
         engine: RuntimeKind,
     ) -> Result<Runtime, StartError> {
-        let mut runtime = self.open(package, entry, engine)?;
+        self.start_for(&Tenant::default(), package, entry, kind, engine)
+    }
+
+    /// Starts such a runtime for calls of a tenant.
+    pub(crate) fn start_for(
+        &self,
+        tenant: &Tenant,
+        package: &Path,
+        entry: &str,
+        kind: EntryKind,
+        engine: RuntimeKind,
+    ) -> Result<Runtime, StartError> {
+        let mut runtime = self.open_for(tenant, package, entry, engine)?;
         let package = package.to_string_lossy();
         let load = ToRuntime::Load { folder: &package, entry, kind };
         for message in [ToRuntime::Hello { versions: VERSIONS }, load] {
@@ -104,6 +117,16 @@ impl Starter {
     /// Starts a runtime that was sent nothing, and may read a package.
     pub(crate) fn open(
         &self,
+        package: &Path,
+        entry: &str,
+        runtime: RuntimeKind,
+    ) -> Result<Runtime, StartError> {
+        self.open_for(&Tenant::default(), package, entry, runtime)
+    }
+
+    fn open_for(
+        &self,
+        tenant: &Tenant,
         package: &Path,
         entry: &str,
         runtime: RuntimeKind,
@@ -122,7 +145,7 @@ impl Starter {
         };
         let (input, output) = (open(&reads)?, open(&writes)?);
         let (log_reader, log_writer) = io::pipe()?;
-        let (mut command, remedy) = self.command(folder.path(), package, entry, runtime)?;
+        let (mut command, remedy) = self.command(folder.path(), tenant, package, entry, runtime)?;
         command
             .env("ROUTINES_IN", &reads)
             .env("ROUTINES_OUT", &writes)
@@ -135,7 +158,7 @@ impl Starter {
         // The command holds a write end of the log, which would keep its reader waiting.
         drop(command);
         let group = group.map_err(|error| StartError::Start { program, error, remedy })?;
-        Ok(Runtime::of(group, folder, [input, output], page, log_reader)?)
+        Ok(Runtime::of(group, folder, [input, output], page, log_reader)?.for_tenant(tenant.clone()))
     }
 
     /// Removes the work folder when the process exits: statics are not dropped.
@@ -149,6 +172,7 @@ impl Starter {
     fn command(
         &self,
         folder: &Path,
+        tenant: &Tenant,
         package: &Path,
         entry: &str,
         runtime: RuntimeKind,
@@ -157,7 +181,7 @@ impl Starter {
         let (words, remedy) = match (&self.program, runtime) {
             (Program::Command(words), _) => (words.clone(), ""),
             (Program::Interpreters(programs), RuntimeKind::Python3) => {
-                (self.python(&programs.python, package, &mut own)?, PYTHON.remedy)
+                (self.python(&programs.python, tenant, package, &mut own)?, PYTHON.remedy)
             }
             (Program::Interpreters(programs), RuntimeKind::Node) => {
                 let program = self.interpreter(&NODE, &programs.node, &mut own)?;
@@ -166,7 +190,7 @@ impl Starter {
                 (vec![program, shim.into()], NODE.remedy)
             }
             (Program::Interpreters(programs), RuntimeKind::Java) => {
-                (self.java(&programs.java, folder, package, &mut own)?, JAVA.remedy)
+                (self.java(&programs.java, folder, tenant, package, &mut own)?, JAVA.remedy)
             }
             (Program::Interpreters(_), RuntimeKind::Command) => {
                 own.read.push(SELF.into());
@@ -198,11 +222,12 @@ impl Starter {
     fn python(
         &self,
         python: &Path,
+        tenant: &Tenant,
         package: &Path,
         own: &mut Enclosure,
     ) -> Result<Vec<OsString>, StartError> {
         let program = self.interpreter(&PYTHON, python, own)?;
-        let cache = self.cache(package, own)?;
+        let cache = self.cache(tenant, package, own)?;
         let shim = self.folder.path().join(PYTHON.shim.0);
         // Isolated: neither the environment nor the user's folders change the modules that a routine imports.
         let mut words = ["-I", "-X"].map(OsString::from).to_vec();
@@ -218,11 +243,12 @@ impl Starter {
         &self,
         java: &Path,
         folder: &Path,
+        tenant: &Tenant,
         package: &Path,
         own: &mut Enclosure,
     ) -> Result<Vec<OsString>, StartError> {
         let program = self.interpreter(&JAVA, java, own)?;
-        let cache = self.cache(package, own)?;
+        let cache = self.cache(tenant, package, own)?;
         let classes = self.folder.path().join(JAVA_CLASSES);
         // A call has one worker, so one thread collects garbage.
         let mut words =
@@ -237,9 +263,10 @@ impl Starter {
         Ok(words)
     }
 
-    /// Returns a folder for compiled files of a package. Each has its own, since routines can change it.
-    fn cache(&self, package: &Path, own: &mut Enclosure) -> io::Result<PathBuf> {
-        let cache = self.folder.path().join("cache").join(package.file_name().unwrap_or_default());
+    /// Returns a folder for compiled files. Each tenant and package has its own, since routines can change it.
+    fn cache(&self, tenant: &Tenant, package: &Path, own: &mut Enclosure) -> io::Result<PathBuf> {
+        let name = tenant.key(&package.file_name().unwrap_or_default().to_string_lossy());
+        let cache = self.folder.path().join("cache").join(name);
         fs::create_dir_all(&cache)?;
         own.write.push(cache.clone());
         Ok(cache)

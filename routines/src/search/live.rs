@@ -69,7 +69,8 @@ impl Live {
         let runtime = match &mut self.runtime {
             Some(runtime) => runtime,
             none => {
-                none.insert(self.host.runtime(&self.installed.package).map_err(|error| error.to_string())?)
+                let started = self.host.runtime(&self.installed.package, &order.tenant);
+                none.insert(started.map_err(|error| error.to_string())?)
             }
         };
         if !runtime.exchange().is_loaded() {

@@ -18,6 +18,7 @@ use crate::{
     reduction::Reduce,
     runtime::{Event, Request, Runtime},
     space::Space,
+    tenant::Tenant,
     testing::{fixture, package},
     wire::Step,
 };
@@ -201,7 +202,7 @@ impl Driven {
     /// Starts a search, by default that of the whole board.
     fn start(state: Option<&[u8]>) -> Self {
         fixture();
-        let runtime = Host::current().unwrap().runtime(&example("queens")).unwrap();
+        let runtime = Host::current().unwrap().runtime(&example("queens"), &Tenant::default()).unwrap();
         let (counts, parts, rest) = (Counts::default(), Vec::new(), Vec::new());
         let mut driven = Self { runtime, counts, parts, rest, is_complete: false };
         // Unless it is from the pool.

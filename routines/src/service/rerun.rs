@@ -2,7 +2,7 @@
 
 use taskwork::JobId;
 
-use super::{SUCCESSFUL, Service, ServiceError, blocking, missing, name_of};
+use super::{SUCCESSFUL, Service, ServiceError, blocking, missing};
 use crate::{
     job_name::{Name, job_name, rerun_key_of},
     order::Order,
@@ -15,7 +15,7 @@ impl Service {
     pub(crate) async fn rerun(&self, of: &JobId) -> Result<(JobId, bool), ServiceError> {
         let results = self.results(of).await?;
         let record = self.client.record(of).await.map_err(|error| missing(error, of))?;
-        let Name { routine, key: of_job, digest, .. } = name_of(&record, of)?;
+        let Name { routine, key: of_job, digest, .. } = self.name_of(&record, of)?;
         let (store, key) = (self.store.clone(), of_job.to_owned());
         let read = blocking(move || Ok::<_, ServiceError>((store.order(&key)?, results.failed()?)));
         let (order, failed) = read.await??;
@@ -37,7 +37,7 @@ impl Service {
             }
             number += 1;
         };
-        let title = job_name(&key, Some(failed.len()), digest, routine);
+        let title = job_name(&key, Some(failed.len()), digest, routine, &self.store.tenant);
         let order = Order { key, only: Some(failed), ..order };
         Ok((self.send(order, EntryKind::Function, title).await?, true))
     }

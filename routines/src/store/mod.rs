@@ -35,6 +35,7 @@ pub(crate) use self::{
 use crate::{
     order::Order,
     package::{Description, Package, PackageError, is_name},
+    tenant::Tenant,
 };
 
 /// The name of the label of nodes; its value is the id of the store.
@@ -54,6 +55,8 @@ const DIGEST_DIGITS: usize = 64;
 pub(crate) struct Store {
     pub(crate) objects: Objects,
     id: String,
+    /// The owner of resources.
+    pub(crate) tenant: Tenant,
 }
 
 /// The reasons for which a routine is not found or deployed.
@@ -90,7 +93,12 @@ impl Store {
             }
             id => id?,
         };
-        Ok(Self { objects, id })
+        Ok(Self { objects, id, tenant: Tenant::default() })
+    }
+
+    /// Returns the store with the resources of a tenant.
+    pub(crate) fn of(&self, tenant: Tenant) -> Self {
+        Self { tenant, ..self.clone() }
     }
 
     /// Returns the label of nodes with this store.

@@ -3,3 +3,4 @@
 #![allow(clippy::unwrap_used, reason = "an error fails the test")]
 
 mod isolation;
+mod tenants;

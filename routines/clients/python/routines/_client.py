@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import ipaddress
 import json
 import os
 import stat
@@ -14,7 +15,7 @@ import urllib.request
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Iterable, Iterator, Mapping, Optional, Sequence, Type, Union
-from urllib.parse import quote, urlencode
+from urllib.parse import quote, urlencode, urlsplit
 
 from ._space import Space, document, is_described
 from ._values import Resource, encode, special
@@ -83,6 +84,8 @@ class Client:
         # A copy of this client in a forked process does not stop the gateway.
         self._process = os.getpid()
         self._timeout = timeout
+        # The gateway of `here` needs none.
+        self._token = token_for(url) if gateway is None else None
         # The gateway is on this machine, or at the end of a tunnel.
         self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
@@ -202,6 +205,9 @@ class Client:
             # The size of a pipe is unknown: it is sent in chunks.
             if stat.S_ISREG(about.st_mode):
                 request.add_header("content-length", str(about.st_size))
+        if self._token is not None:
+            # Not sent to the target of a redirection.
+            request.add_unredirected_header("authorization", f"Bearer {self._token}")
         try:
             return self._opener.open(request, timeout=self._timeout)
         except urllib.error.HTTPError as error:
@@ -348,8 +354,32 @@ def argument(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return encode(kwargs) if kwargs else [encode(value) for value in args]
 
 
+def token_for(url: str) -> Optional[str]:
+    """Returns the token for a gateway from the environment, which is sent over TLS or to this machine only."""
+    token = os.environ.get("ROUTINES_TOKEN", "")
+    file = os.environ.get("ROUTINES_TOKEN_FILE")
+    if file:
+        with open(file, encoding="ascii") as text:
+            token = text.read()
+    token = token.strip()
+    if not token:
+        return None
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    try:
+        is_here = ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        is_here = host == "localhost"
+    if parts.scheme != "https" and not is_here:
+        raise ValueError(f"the token is not sent to {url}, which others could read: use https, or unset ROUTINES_TOKEN")
+    return token
+
+
 def connect(url: str = URL, timeout: float = 90.0) -> Client:
-    """Returns a client of the gateway at this address. Each request may take `timeout` seconds."""
+    """Returns a client of the gateway at this address. Each request may take `timeout` seconds.
+
+    A token is in the variable ROUTINES_TOKEN, or in the file of the variable ROUTINES_TOKEN_FILE.
+    """
     return Client(url, timeout)
 
 
