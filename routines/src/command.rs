@@ -7,6 +7,7 @@ mod find;
 mod here;
 mod serve;
 mod token;
+mod usage;
 
 use std::{
     ffi::OsString,
@@ -35,6 +36,7 @@ use self::{
     here::{Runtimes, id_of, processors, remove_host},
     serve::{Gateway, serve},
     token::{Token, add_token},
+    usage::{Usage, usage},
 };
 use crate::{
     NAME, VERSION,
@@ -93,6 +95,8 @@ enum Command {
     Rerun(Rerun),
     /// Search a tree, and print its result as JSON.
     Search(Search),
+    /// Print the consumption of calls, by tenant and routine.
+    Usage(Usage),
     /// Test a program that claims to be a runtime of routines.
     Conform(Conform),
     /// Limit this process, and become a program.
@@ -254,6 +258,7 @@ pub fn run(arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> 
         Command::Map(arguments) => map(&arguments),
         Command::Rerun(arguments) => rerun(&arguments),
         Command::Search(arguments) => search(&arguments),
+        Command::Usage(arguments) => usage(&arguments),
         Command::Conform(arguments) => conform(&arguments),
         Command::Enclose(enclose) => enclose.run(),
         Command::RunTemplate => run_template(),

@@ -60,6 +60,7 @@ mod groups;
 mod reduction;
 mod reduce;
 mod order;
+mod usage;
 mod tally;
 mod progress;
 mod batch;

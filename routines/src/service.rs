@@ -1,12 +1,11 @@
 //! Jobs of routines: submission, state, results. The gateway and the commands use it.
 
 mod arguments;
+mod direct;
 mod rerun;
+mod usage;
 
 use std::{
-    collections::HashMap,
-    convert::Infallible,
-    io,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
@@ -17,33 +16,32 @@ use taskwork::{
     client::{ClientError, Stage, records::JobRecord},
 };
 use thiserror::Error;
-use tokio::{task::JoinError, time::sleep};
+use tokio::task::JoinError;
 use utoipa::ToSchema;
 
-use self::arguments::{check_kind, checked, checked_groups, wrong_kind};
+pub(crate) use self::usage::Record;
+use self::{
+    arguments::{check_kind, checked, checked_groups},
+    usage::Book,
+};
 use crate::{
     NAME,
     batch::Batch,
     job_name::{Name, job_name, key_of},
     library::{Library, Page, Query},
-    mesh::{self, Ended, Spec},
     order::{Order, Work},
-    package::Package,
     reduce::Reduced,
     reduction::Reduce,
-    resource::{ResourceError, has_references},
+    resource::ResourceError,
     runtime::{Installed, Packages},
     search::{Best, Foreign, result_of},
     signature::Parameters,
     space::Space,
-    store::{Body, Line, Outcome, Results, ResultsError, Store, StoreError},
+    store::{Line, Results, ResultsError, Store, StoreError},
     tally::{Counted, Tally},
     tenant::Tenant,
-    wire::{CallError, EntryKind, ErrorKind},
+    wire::EntryKind,
 };
-
-/// The maximum duration of a direct call, in addition to the time limit of its routine.
-const CALL_MAX: Duration = Duration::from_secs(60);
 
 /// Access to the jobs of a tenant in a cluster, and their results. There are no other jobs for it.
 #[derive(Debug, Clone)]
@@ -56,6 +54,7 @@ pub(crate) struct Service {
     submitting: Arc<tokio::sync::Mutex<()>>,
     packages: Arc<Packages>,
     library: Arc<Library>,
+    usage: Arc<Book>,
 }
 
 /// A job and its results.
@@ -137,6 +136,7 @@ impl Service {
             submitting: Arc::default(),
             packages: Arc::new(packages),
             library: Arc::default(),
+            usage: Arc::default(),
         })
     }
 
@@ -264,68 +264,6 @@ impl Service {
         Ok(blocking(move || library.find(&store, &query)).await??)
     }
 
-    /// Makes a call on a node, and returns its outcome as JSON. Dropping the future cancels it.
-    pub(crate) async fn call(
-        &self,
-        installed: &Arc<Installed>,
-        argument: String,
-    ) -> Result<String, ServiceError> {
-        let Package { digest, description, .. } = &installed.package;
-        if description.kind == EntryKind::Search {
-            return Err(wrong_kind(&installed.package));
-        }
-        let argument = checked(installed, argument, |parameters, argument| {
-            parameters.check(argument).map_err(|reason| format!("argument 0, {reason}"))
-        })
-        .await?;
-        let argument = if has_references(&argument) {
-            self.with_store(|store| store.refer(argument, &mut HashMap::new())).await?
-        } else {
-            argument
-        };
-        let limit = description.timeout().unwrap_or_default() + CALL_MAX;
-        let argument = if Body::is_large(&argument) {
-            let store = self.store.clone();
-            blocking(move || Argument::new(store, &argument, limit)).await??
-        } else {
-            Argument::new(self.store.clone(), &argument, limit)?
-        };
-        let limit_ms = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX).max(1);
-        let (digest, tenant) = (digest.clone(), self.store.tenant.clone());
-        let spec = Spec { digest, argument: argument.body.clone(), limit_ms, tenant };
-        match mesh::call(spec, description.idempotent).await {
-            Ended::Answered(Body::Inline(outcome)) => Ok(outcome),
-            Ended::Answered(stored) => {
-                let store = self.store.clone();
-                let read = move || {
-                    let content = store.content(&stored);
-                    store.remove(&stored);
-                    content
-                };
-                blocking(read).await?.map_err(not_stored)
-            }
-            Ended::Busy => Err(ServiceError::Busy),
-            Ended::NoNode => Err(ServiceError::NoNode),
-            Ended::Unknown => {
-                let reason = "the node was lost with the call, which may have run, in part or as a whole; declare the \
-                              routine idempotent to have such calls repeated";
-                let outcome = Outcome::Error(CallError::new(ErrorKind::OutcomeUnknown, reason));
-                serde_json::to_string(&outcome).map_err(|error| ServiceError::Invalid(error.to_string()))
-            }
-        }
-    }
-
-    /// Removes the files of lost calls, at once and then at this interval.
-    pub(crate) async fn sweep(&self, every: Duration) -> Infallible {
-        loop {
-            let store = self.store.clone();
-            if let Ok(Err(error)) = blocking(move || store.remove_old_bodies()).await {
-                tracing::warn!(%error, "the files of lost calls cannot be removed");
-            }
-            sleep(every).await;
-        }
-    }
-
     pub(crate) async fn status(&self, id: &JobId) -> Result<Status, ServiceError> {
         let details = self.client.job(id).await.map_err(|error| missing(error, id))?;
         let record = &details.record;
@@ -438,29 +376,6 @@ impl Service {
     async fn tally(&self, id: &JobId) -> Result<Tally, ServiceError> {
         Ok(self.client.submitted::<Batch>(id).await?.result().await?.output)
     }
-}
-
-/// The argument of a direct call, until the call has ended.
-struct Argument {
-    store: Store,
-    body: Body,
-}
-
-impl Argument {
-    fn new(store: Store, argument: &str, limit: Duration) -> Result<Self, ServiceError> {
-        let body = store.body_for(argument, limit).map_err(not_stored)?;
-        Ok(Self { store, body })
-    }
-}
-
-impl Drop for Argument {
-    fn drop(&mut self) {
-        self.store.remove(&self.body);
-    }
-}
-
-fn not_stored(error: io::Error) -> ServiceError {
-    StoreError::Io { name: "a large argument or result".to_owned(), error }.into()
 }
 
 fn missing(error: ClientError, id: &JobId) -> ServiceError {

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use taskwork::Output;
 use utoipa::ToSchema;
 
-use crate::{reduce::Reduced, reduction::Reduce, wire::ErrorKind};
+use crate::{reduce::Reduced, reduction::Reduce, usage::Usage, wire::ErrorKind};
 
 /// The calls that have ended. Each counts once, after its result is durable.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -16,6 +16,8 @@ pub(crate) struct Tally {
     pub(crate) failed: BTreeMap<ErrorKind, u64>,
     /// The reduced results, if numbers are wanted of them.
     pub(crate) reduced: Option<Box<Reduced>>,
+    /// Without the numbers of calls.
+    pub(crate) usage: Usage,
 }
 
 /// The numbers of calls, as clients see them.
@@ -32,6 +34,7 @@ impl Output for Tally {
         for (kind, calls) in other.failed {
             *self.failed.entry(kind).or_default() += calls;
         }
+        self.usage.merge(&other.usage);
         if let Some(other) = other.reduced {
             self.reduced.get_or_insert_default().merge(*other);
         }
@@ -74,6 +77,11 @@ mod tests {
             let mut tally = Tally::of(&Reduce { numbers, by: vec![Selector::Position(0)] });
             for (failed, result, group) in calls {
                 tally.count(failed);
+                tally.usage.merge(&Usage {
+                    wall_us: 1,
+                    peak_memory_bytes: u64::from(result.unsigned_abs()),
+                    ..Usage::default()
+                });
                 if let (None, Some(reduced)) = (failed, &mut tally.reduced) {
                     reduced.add(&vec![Scalar::Bool(group)], 0, f64::from(result) / 10.0);
                 }

@@ -23,6 +23,7 @@ use crate::{
     runtime::{ANSWER_LATE_MAX, CRASHES_MAX, Event, LOADS_MAX, Request},
     store::Outcome,
     tally::Tally,
+    usage::{Consumption, Usage},
     wire::{CallError, ErrorKind, Step},
 };
 
@@ -53,6 +54,9 @@ pub(super) struct Live<P: Platform> {
     unsynced: VecDeque<Unsynced>,
     /// The number of runtimes in a row that have not loaded the routine.
     failed_loads: u32,
+    /// The usage that no tally contains yet, and the consumption of the runtime that it contains.
+    usage: Usage,
+    consumed: Consumption,
 }
 
 /// The calls that a runtime has.
@@ -80,7 +84,16 @@ struct Unsynced {
 
 impl<P: Platform> Live<P> {
     pub(super) fn new(platform: P, counts: Arc<Counts>) -> Self {
-        Self { platform, counts, runtime: None, frame: None, unsynced: VecDeque::new(), failed_loads: 0 }
+        Self {
+            platform,
+            counts,
+            runtime: None,
+            frame: None,
+            unsynced: VecDeque::new(),
+            failed_loads: 0,
+            usage: Usage::default(),
+            consumed: Consumption::default(),
+        }
     }
 
     pub(super) fn has_frame(&self) -> bool {
@@ -144,7 +157,16 @@ impl<P: Platform> Live<P> {
         }
         let runtime = match &mut self.runtime {
             Some(runtime) => runtime,
-            none => none.insert(platform.start()?),
+            none => {
+                let started = none.insert(platform.start()?);
+                // Earlier calls of a runtime are in other tallies. A new one starts for this job.
+                if started.calls() > 0 {
+                    (self.usage.warm, self.consumed) = (self.usage.warm + 1, started.consumption());
+                } else {
+                    (self.usage.cold, self.consumed) = (self.usage.cold + 1, Consumption::default());
+                }
+                started
+            }
         };
         if !runtime.exchange().is_loaded() {
             return Ok(());
@@ -189,6 +211,7 @@ impl<P: Platform> Live<P> {
             self.put(batch, order, &[(taken.start, Outcome::Error(error))]);
             return Ok(());
         }
+        self.usage.in_bytes += calls.iter().map(|(_, argument)| argument.get().len() as u64).sum::<u64>();
         let now = self.platform.now();
         let mut running = self.counts.run(taken.end - taken.start);
         if runtime.exchange().has_checkpoints() {
@@ -289,6 +312,7 @@ impl<P: Platform> Live<P> {
             (index, refused.map_or(outcome, Outcome::Error))
         };
         let outcomes: Vec<_> = answers.into_iter().map(outcome).collect();
+        self.measure();
         self.put(batch, order, &outcomes);
         let now = self.platform.now();
         let Some(frame) = &mut self.frame else { return };
@@ -304,10 +328,24 @@ impl<P: Platform> Live<P> {
         }
     }
 
+    /// Adds the consumption since the last answer to the usage.
+    fn measure(&mut self) {
+        if let Some(frame) = &self.frame {
+            let wall = self.since(frame.heard);
+            self.usage.wall_us += u64::try_from(wall.as_micros()).unwrap_or(u64::MAX);
+        }
+        if let Some(runtime) = &self.runtime {
+            let now = runtime.consumption();
+            self.usage.add_consumption(std::mem::replace(&mut self.consumed, now), now);
+        }
+    }
+
     /// Passes outcomes to the writer.
     fn put(&mut self, batch: &mut Batch<P>, order: &Order, outcomes: &[(u64, Outcome)]) {
         let (mut calls, mut tally) = (Ranges::default(), Tally::of(&order.reduce));
+        tally.usage = std::mem::take(&mut self.usage);
         for (index, outcome) in outcomes {
+            tally.usage.add_outcome(outcome);
             calls.insert(*index..*index + 1);
             if let (Outcome::Value(value), Some(reduced)) = (outcome, &mut tally.reduced)
                 && let Ok(number) = number_of(value.get())
@@ -353,6 +391,7 @@ impl<P: Platform> Live<P> {
         kind: ErrorKind,
         reason: String,
     ) -> Result<(), String> {
+        self.measure();
         let Some(runtime) = self.runtime.take() else { return Ok(()) };
         if !runtime.exchange().is_loaded() {
             self.failed_loads += 1;

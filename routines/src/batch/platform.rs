@@ -15,6 +15,7 @@ use crate::{
     runtime::{Event, Installed, Request, Runtime},
     store::{Outcome, Writer},
     tenant::Tenant,
+    usage::Consumption,
     wire::{Exchange, FrameError},
 };
 
@@ -45,6 +46,7 @@ pub(crate) trait CallRuntime: fmt::Debug {
     fn exchange(&self) -> &Exchange;
     /// Returns the number of calls that it was sent.
     fn calls(&self) -> u64;
+    fn consumption(&self) -> Consumption;
     fn call(&mut self, calls: &[(u64, Box<RawValue>)], state: Option<&[u8]>) -> Result<(), FrameError>;
     fn request(&self, request: Request);
     fn poll(&mut self, wait: Duration) -> Vec<Event>;
@@ -134,6 +136,10 @@ impl CallRuntime for Runtime {
 
     fn calls(&self) -> u64 {
         self.used().1
+    }
+
+    fn consumption(&self) -> Consumption {
+        Self::consumption(self)
     }
 
     fn call(&mut self, calls: &[(u64, Box<RawValue>)], state: Option<&[u8]>) -> Result<(), FrameError> {

@@ -24,6 +24,9 @@ use crate::{
 /// The maximum time that a gateway takes to leave its cluster.
 const LEAVE_MAX: Duration = Duration::from_secs(2);
 
+/// The interval at which usage is written: a gateway that crashes loses that of its direct calls since the last time.
+const USAGE: Duration = Duration::from_secs(60);
+
 /// The interval at which the files of lost calls are removed.
 const SWEEP: Duration = Duration::from_secs(60 * 60);
 
@@ -34,7 +37,7 @@ pub(super) struct Gateway {
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8790")]
     listen: SocketAddr,
     /// A file with the tokens of tenants, one of which each request must have: lines of TENANT ROLE TOKEN, with the role read,
-    /// run or deploy. It must be readable only by its owner, or a group assigned by root, and is read again when it changes.
+    /// run, deploy or operator. It must be readable only by its owner, or a group assigned by root, and is read again when it changes.
     #[arg(long, value_name = "FILE")]
     tokens: Option<PathBuf>,
     #[command(flatten)]
@@ -64,12 +67,13 @@ pub(super) fn serve(arguments: &Gateway) -> Result<ExitCode, Failure> {
         let version = access.release()?.version().to_owned();
         let mut endings = Endings::listen()?;
         print(&format!("serving {}\n", entrance.url()));
-        let sweeper = service.clone();
+        let (sweeper, keeper) = (service.clone(), service.clone());
         let ended = Box::pin(async {
             tokio::select! {
                 never = gateway::serve(entrance, service) => match never {},
                 never = mesh::keep(client, label, version) => match never {},
                 never = sweeper.sweep(SWEEP) => match never {},
+                never = keeper.keep_usage(USAGE) => match never {},
                 () = endings.next() => Ok(()),
                 () = end_of_input(), if arguments.until_eof => Ok(()),
                 ended = ended(node.as_mut()) => Err(broken(ended)),

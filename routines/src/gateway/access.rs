@@ -52,6 +52,8 @@ pub(crate) enum Role {
     Run,
     /// Change resources.
     Deploy,
+    /// Read the usage of all tenants.
+    Operator,
 }
 
 impl Role {
@@ -73,6 +75,7 @@ impl Role {
             Self::Read => "read",
             Self::Run => "run",
             Self::Deploy => "deploy",
+            Self::Operator => "operator",
         }
     }
 }
@@ -173,7 +176,7 @@ fn parse(text: &str) -> Result<Vec<(Secret, Caller)>, String> {
                 "the name of a tenant has 1 to 16 letters, digits, `.`, `-` or `_`, the first of them a letter or digit",
             );
         };
-        let Some(role) = Role::parse(role) else { return refused("a role is read, run or deploy") };
+        let Some(role) = Role::parse(role) else { return refused("a role is read, run, deploy or operator") };
         let secret = match token.strip_prefix(HASH) {
             Some(hash) => Secret::from_hex(hash).ok_or("the hash has not 64 hexadecimal digits"),
             None => Secret::of(token),
@@ -246,7 +249,7 @@ pub(super) async fn admit(
     if request.uri().path() != FOR_ALL {
         let caller = match &tokens {
             Some(tokens) => tokens.caller(request.headers()),
-            None => Some(Caller { tenant: Tenant::default(), role: Role::Deploy }),
+            None => Some(Caller { tenant: Tenant::default(), role: Role::Operator }),
         };
         let Some(caller) = caller else {
             let reason = "send a valid token as \"Authorization: Bearer TOKEN\"";
@@ -276,7 +279,9 @@ impl FromRequestParts<Self> for Gateway {
     async fn from_request_parts(parts: &mut Parts, gateway: &Self) -> Result<Self, Problem> {
         let caller = parts.extensions.get::<Caller>();
         let caller = caller.ok_or_else(|| Problem::new(StatusCode::UNAUTHORIZED, "the sender is unknown"))?;
-        Ok(Self { service: gateway.service.of(caller.tenant.clone()), ..gateway.clone() })
+        let (service, is_of_operator) =
+            (gateway.service.of(caller.tenant.clone()), caller.role >= Role::Operator);
+        Ok(Self { service, is_of_operator, ..gateway.clone() })
     }
 }
 
@@ -315,7 +320,7 @@ mod tests {
             ("anna run one-token-and-a-second one", "TENANT ROLE TOKEN"),
             ("a/b run bert-has-another-secret", "1 to 16"),
             ("a-tenant-with-a-long-name run bert-has-another-secret", "1 to 16"),
-            ("bert write bert-has-another-secret", "read, run or deploy"),
+            ("bert write bert-has-another-secret", "read, run, deploy or operator"),
             ("bert run short", "guessed"),
             ("bert run blake3:0123", "64 hexadecimal"),
             ("bert run anna-has-a-long-secret", "same token"),
@@ -351,6 +356,7 @@ mod tests {
             (Role::Read, [true, false, false, false]),
             (Role::Run, [true, true, false, false]),
             (Role::Deploy, [true, true, true, true]),
+            (Role::Operator, [true, true, true, true]),
         ] {
             let may =
                 [Method::GET, Method::POST, Method::PUT, Method::DELETE].map(|it| role >= Role::of(&it));

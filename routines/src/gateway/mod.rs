@@ -16,6 +16,7 @@
 //! | `GET /v1/routines/NAME@VERSION` | the digest and the signature |
 //! | `PUT GET DELETE /v1/resources/NAME` | a resource, a file for calls |
 //! | `GET /v1/resources` | the names, digests and sizes of all resources |
+//! | `GET /v1/usage` | the usage of routines |
 //! | `GET /v1/openapi.json` | the OpenAPI document |
 //!
 //! Errors are problems as in RFC 9457. A request with a body has the type `application/json`, which other sites cannot
@@ -28,6 +29,7 @@ mod openapi;
 mod parts;
 mod problem;
 mod resources;
+mod usage;
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
@@ -92,6 +94,8 @@ struct Gateway {
     service: Service,
     /// The OpenAPI document as JSON.
     document: Bytes,
+    /// Whether the sender of the request may see the usage of all tenants.
+    is_of_operator: bool,
 }
 
 /// Serves requests until the process exits.
@@ -111,7 +115,7 @@ pub(crate) async fn serve(entrance: Entrance, service: Service) -> Infallible {
             Problem::new(StatusCode::METHOD_NOT_ALLOWED, "the resource does not support this method")
         })
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
-        .with_state(Gateway { service, document: document.into() })
+        .with_state(Gateway { service, document: document.into(), is_of_operator: false })
         .layer(middleware::from_fn_with_state(tokens, access::admit))
         .layer(middleware::from_fn_with_state(Arc::new(names), guard))
         .layer(middleware::from_fn_with_state(BodyLimits::default(), incoming::bound));
@@ -132,6 +136,7 @@ fn documented() -> (Router<Gateway>, OpenApi) {
         .routes(routes!(call))
         .routes(routes!(resources::list))
         .routes(routes!(resources::get, resources::put, resources::delete))
+        .routes(routes!(usage::usage))
         .routes(routes!(document))
         .routes(routes!(livez))
         .split_for_parts();

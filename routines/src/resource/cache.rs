@@ -490,4 +490,22 @@ mod tests {
             Local::Failed(_)
         ));
     }
+
+    #[test]
+    fn files_of_another_tenant_are_not_reached() {
+        let (store, (_folder, resources)) = (store(), cache(1000));
+        let [anna, bert] = ["anna", "bert"].map(|name| Tenant::parse(name).unwrap());
+        let own = put(&store.of(anna.clone()), "table", "content");
+        let file = resources.wait_for(&store, &own).unwrap();
+        let localise = |tenant: &Tenant| {
+            let argument = format!(r#"{{"$resource":"{}"}}"#, own.reference());
+            let argument = RawValue::from_string(argument).unwrap();
+            Files::new(&resources, &store, tenant.clone()).localise(argument)
+        };
+        assert!(matches!(localise(&anna), Local::Ready(_)) && matches!(localise(&bert), Local::Failed(_)));
+        // The digest is not enough.
+        let forged = Resource { tenant: bert, ..own.clone() };
+        assert_eq!(Resource::parse(&forged.reference()).unwrap().copy(), forged.copy());
+        assert!(file.path.exists() && resources.wait_for(&store, &forged).is_err());
+    }
 }

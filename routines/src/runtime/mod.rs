@@ -1,5 +1,6 @@
 //! Runtimes: processes that run the routines of one package, and the pool of idle ones.
 
+mod consumption;
 mod interpreter;
 mod log;
 mod nested;

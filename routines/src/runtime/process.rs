@@ -28,7 +28,7 @@ use taskwork_child::{Group, Killer};
 use tempfile::TempDir;
 
 use super::{
-    LOAD_MAX,
+    LOAD_MAX, consumption,
     log::Log,
     nested::NestedCall,
     page::{Page, Request},
@@ -38,6 +38,7 @@ use crate::{
     ranges::Ranges,
     store::Outcome,
     tenant::Tenant,
+    usage::Consumption,
     wire::{
         CallError, ErrorKind as WireErrorKind, Exchange, Frame, FrameError, Frames, FromRuntime, Step,
         ToRuntime,
@@ -151,6 +152,10 @@ impl Runtime {
     pub(super) fn for_tenant(mut self, tenant: Tenant) -> Self {
         self.tenant = tenant;
         self
+    }
+
+    pub(crate) fn consumption(&self) -> Consumption {
+        consumption::of(self.group.child.id())
     }
 
     pub(crate) fn tenant(&self) -> &Tenant {

@@ -35,9 +35,6 @@ def through(value=None):
 def read(path):
     with open(path) as file:
         return file.read()
-
-def outside(reference):
-    return routines.call("read@1.0", {"$resource": reference})
 "#;
 
 /// A gateway without ZooKeeper, with tenants anna and bert.
@@ -50,6 +47,7 @@ struct Site {
     anna: String,
     bert: String,
     reader: String,
+    operator: String,
 }
 
 impl Drop for Site {
@@ -84,7 +82,7 @@ impl Site {
             command.args(arguments);
             output(command)
         };
-        for name in ["keep", "through", "read", "outside"] {
+        for name in ["keep", "through", "read"] {
             let text =
                 format!("name = '{name}'\nversion = '1.0'\nruntime = 'python3'\nentry = 'module:{name}'\n");
             fs::create_dir(folder.path().join(name)).unwrap();
@@ -94,6 +92,7 @@ impl Site {
         }
         let [anna, bert] = ["anna", "bert"].map(|tenant| run(&["token", "tokens", tenant, "deploy"]));
         let reader = run(&["token", "tokens", "anna", "read"]);
+        let operator = run(&["token", "tokens", "carla", "operator"]);
         let mut gateway = command(folder.path());
         gateway.args(["gateway", "--listen", "127.0.0.1:0", "--workers", "1", "--until-eof"]);
         gateway.args(["--tokens", "tokens"]).args(more).stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -102,7 +101,7 @@ impl Site {
         BufReader::new(gateway.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let url = line.strip_prefix("serving ").unwrap().trim().trim_end_matches('/').to_owned();
         let input = gateway.stdin.take().unwrap();
-        Self { gateway, _input: input, folder, url, anna, bert, reader }
+        Self { gateway, _input: input, folder, url, anna, bert, reader, operator }
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -237,23 +236,19 @@ fn processes_and_files_serve_one_tenant() {
     assert_eq!(site.run(bert, &through).1[0]["value"], Value::Null);
     assert_eq!(keep(bert, json!(["of bert"])), "of bert");
     assert_ne!(keep(anna, json!([])), "of bert");
-    // The same content, and the same name.
-    let (_, resource) = site.ask(anna, "PUT /v1/resources/table", &json!("a content"));
+    // Files with the same name.
+    let put = |token, content| site.ask(token, "PUT /v1/resources/table", &json!(content)).0;
+    assert_eq!(put(anna, "of anna"), 200);
     let read = |token| {
         let argument = json!({ "argument": [{ "$resource": "table" }] });
         site.ask(token, "POST /v1/routines/read@1.0/call", &argument)
     };
-    assert_eq!(read(anna).1["value"], "\"a content\"");
-    assert_eq!(read(bert).0, 404);
-    let id = fs::read_dir(site.path("store/tenants/anna/resources/table")).unwrap().next().unwrap().unwrap();
-    let (id, digest) = (id.file_name().into_string().unwrap(), resource["digest"].as_str().unwrap());
-    for reference in ["anna", "bert"].map(|tenant| format!("table/{id}/{digest}/{tenant}")) {
-        let answer = site.call(bert, "outside@1.0", &json!([reference]));
-        assert_eq!(answer["error"]["kind"], "user", "{answer}");
-        assert!(!answer.to_string().contains("a content"), "{answer}");
-    }
-    let own = format!("table/{id}/{digest}/anna");
-    assert_eq!(site.call(anna, "outside@1.0", &json!([own]))["value"], "\"a content\"");
+    assert_eq!((read(anna).1["value"].clone(), read(bert).0), (json!("\"of anna\""), 404));
+    assert_eq!(put(bert, "of bert"), 200);
+    assert_eq!(
+        (&read(anna).1["value"], &read(bert).1["value"]),
+        (&json!("\"of anna\""), &json!("\"of bert\""))
+    );
 }
 
 #[test]
@@ -299,4 +294,42 @@ for place in ("http://127.0.0.1:1", "http://[::1]:1", "http://localhost:1", "htt
     client.env("PYTHONPATH", concat!(env!("CARGO_MANIFEST_DIR"), "/clients/python"));
     client.env("ROUTINES_TOKEN_FILE", site.path("anna.token")).env("PYTHONDONTWRITEBYTECODE", "1");
     output(client);
+}
+
+#[test]
+fn usage_counts_each_call_once_for_its_tenant() {
+    let site = Site::start(&[], |_| ());
+    let usage = |token| {
+        let (status, answer) = site.ask(token, "GET /v1/usage", &Value::Null);
+        assert_eq!(status, 200, "{answer}");
+        answer["usage"].as_array().unwrap().clone()
+    };
+    assert_eq!(usage(&site.anna), [] as [Value; 0]);
+    let arguments: Vec<Value> = (0..50).map(|n| json!([n])).chain([json!([1, 2])]).collect();
+    site.run(&site.anna, &json!({ "routine": "keep@1.0", "arguments": arguments }));
+    site.call(&site.anna, "through@1.0", &json!([]));
+    site.call(&site.bert, "keep@1.0", &json!(["x"]));
+    let of_anna = usage(&site.anna);
+    let (keep, through) = (&of_anna[0], &of_anna[1]);
+    for (field, value) in
+        [("tenant", json!("anna")), ("calls", json!(51)), ("failed", json!(1)), ("cold", json!(1))]
+    {
+        assert_eq!(keep[field], value, "{keep}");
+    }
+    let count = |of: &Value, field: &str| of[field].as_u64().unwrap();
+    assert_eq!(count(keep, "in_bytes"), 10 * 3 + 40 * 4 + 5, "{keep}");
+    assert!(
+        ["wall_us", "user_us", "peak_memory_bytes", "out_bytes"].iter().all(|it| count(keep, it) > 0),
+        "{keep}"
+    );
+    assert!(through["calls"] == 1 && count(through, "wall_us") > 0 && of_anna.len() == 2, "{through}");
+    let of_bert = usage(&site.bert);
+    assert!(of_bert.len() == 1 && of_bert[0]["calls"] == 1, "{of_bert:?}");
+    // Read again, and by another process, after the usage was written.
+    let all = usage(&site.operator);
+    assert_eq!(all, [&of_anna[..], &of_bert].concat());
+    let mut again = command(site.folder.path());
+    again.args(["usage", "--json"]);
+    let again: Value = serde_json::from_str(&output(again)).unwrap();
+    assert_eq!(again["usage"], json!(all));
 }

@@ -169,6 +169,10 @@ class Client:
         """Returns the parameters, the schema of the result and the text of a routine."""
         return dict(self._ask("GET", f"/v1/routines/{quote(routine, safe='@')}"))
 
+    def usage(self) -> list[dict[str, Any]]:
+        """Returns the calls of each routine, their times in microseconds and their sizes in bytes."""
+        return list(self._ask("GET", "/v1/usage")["usage"])
+
     def job(self, job: str) -> Job:
         """Returns a job that was started earlier or elsewhere."""
         return Job(self, job)

@@ -17,6 +17,7 @@ use crate::{
     resource::Files,
     runtime::{Event, Installed, Request},
     store::Outcome,
+    usage::Consumption,
     wire::{Exchange, FrameError, FromRuntime, Step},
 };
 
@@ -269,6 +270,10 @@ impl CallRuntime for VirtualRuntime {
 
     fn calls(&self) -> u64 {
         self.calls
+    }
+
+    fn consumption(&self) -> Consumption {
+        Consumption { user_us: self.calls, ..Consumption::default() }
     }
 
     fn call(&mut self, calls: &[(u64, Box<RawValue>)], state: Option<&[u8]>) -> Result<(), FrameError> {
