@@ -2,6 +2,7 @@
 
 mod arguments;
 mod direct;
+mod quota;
 mod rerun;
 mod usage;
 
@@ -19,11 +20,11 @@ use thiserror::Error;
 use tokio::task::JoinError;
 use utoipa::ToSchema;
 
-pub(crate) use self::usage::Record;
 use self::{
     arguments::{check_kind, checked, checked_groups},
     usage::Book,
 };
+pub(crate) use self::{quota::Quotas, usage::Record};
 use crate::{
     NAME,
     batch::Batch,
@@ -50,11 +51,12 @@ pub(crate) struct Service {
     store: Store,
     /// The results that were read last, since users read page after page.
     recent: Arc<Mutex<Recent>>,
-    /// Held while a job with a key of a user is looked for and submitted.
+    /// Held while a job with a key of a user, or a limited number of jobs, is looked for and submitted.
     submitting: Arc<tokio::sync::Mutex<()>>,
     packages: Arc<Packages>,
     library: Arc<Library>,
     usage: Arc<Book>,
+    quotas: Arc<Quotas>,
 }
 
 /// A job and its results.
@@ -78,6 +80,8 @@ pub(crate) enum ServiceError {
     Busy,
     #[error("there is no node that makes direct calls: start one by routines node")]
     NoNode,
+    #[error("{0}")]
+    Quota(String),
     #[error("the key was used for other calls, in job {0}: choose another one")]
     KeyTaken(JobId),
     #[error("the request cannot be served: {0}")]
@@ -118,7 +122,7 @@ pub(crate) struct Status {
 
 impl Status {
     pub(crate) fn is_over(&self) -> bool {
-        !matches!(self.state, ACCEPTED | RUNNING | SUSPENDED)
+        is_over(self.state)
     }
 }
 
@@ -137,6 +141,7 @@ impl Service {
             packages: Arc::new(packages),
             library: Arc::default(),
             usage: Arc::default(),
+            quotas: Arc::default(),
         })
     }
 
@@ -158,7 +163,8 @@ impl Service {
         check_kind(&work, package)?;
         // Before the files are read: a repeated request may find other contents.
         let arguments = work.digest();
-        let _one = if key.is_some() { Some(self.submitting.lock().await) } else { None };
+        let is_one = key.is_some() || self.limits_jobs();
+        let _one = if is_one { Some(self.submitting.lock().await) } else { None };
         let mut number = 0;
         let of_job = loop {
             let Some(key) = key else { break format!("{:032x}", rand::random::<u128>()) };
@@ -172,6 +178,7 @@ impl Service {
             }
             number += 1;
         };
+        self.check_quota().await?;
         let work = self.with_files(work).await?;
         if let Work::Calls { space, .. } = &work {
             space.check_len().map_err(ServiceError::Invalid)?;
@@ -398,6 +405,10 @@ pub(crate) const SUCCESSFUL: &str = "successful";
 const INCOMPLETE: &str = "incomplete";
 const FAILED: &str = "failed";
 const CANCELLED: &str = "cancelled";
+
+fn is_over(state: &str) -> bool {
+    !matches!(state, ACCEPTED | RUNNING | SUSPENDED)
+}
 
 /// Returns the state of a job at this stage.
 fn word(stage: Stage) -> &'static str {

@@ -19,6 +19,7 @@ use super::{Access, here::broken, id_of, kinds};
 use crate::{
     gateway::{self, Entrance},
     mesh,
+    service::Quotas,
 };
 
 /// The maximum time that a gateway takes to leave its cluster.
@@ -40,6 +41,10 @@ pub(super) struct Gateway {
     /// run, deploy or operator. It must be readable only by its owner, or a group assigned by root, and is read again when it changes.
     #[arg(long, value_name = "FILE")]
     tokens: Option<PathBuf>,
+    /// A file in TOML with limits of tenants: the table `default`, and tables `tenants.NAME` instead, with running, waiting,
+    /// jobs, resource_bytes and result_bytes.
+    #[arg(long, value_name = "FILE", requires = "tokens")]
+    quota: Option<PathBuf>,
     #[command(flatten)]
     tls: TlsArguments,
     /// The address to listen on for nodes; port 0 selects any free port.
@@ -57,10 +62,17 @@ pub(super) struct Gateway {
 }
 
 pub(super) fn serve(arguments: &Gateway) -> Result<ExitCode, Failure> {
-    let Gateway { access, listen, tokens, tls, .. } = arguments;
+    let Gateway { access, listen, tokens, quota, tls, .. } = arguments;
     let has_servers = access.cluster.has_servers();
     let level = if has_servers { Level::Info } else { Level::Warn };
     access.connected(level, async |service, store, client| {
+        let service = match quota {
+            Some(file) => service.with_quotas(
+                Quotas::read(file)
+                    .map_err(|why| Failure::usage(format!("--quota {}: {why}", file.display())))?,
+            ),
+            None => service,
+        };
         let entrance = Entrance::open(*listen, tls, tokens.as_deref())?;
         let label = id_of(store.direct_label())?;
         let mut node = if has_servers { Some(node_of(arguments, &label)?.serve()?) } else { None };

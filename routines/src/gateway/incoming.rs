@@ -145,7 +145,7 @@ mod tests {
         let store = Store::open(folder.path()).unwrap();
         let its = store.clone();
         let upload = async move |Path(name): Path<String>, body: Body| {
-            receive(&its, &name, body).await.map(|_| StatusCode::OK)
+            receive(&its, &name, None, body).await.map(|_| StatusCode::OK)
         };
         let router = Router::new().route("/{name}", put(upload));
         let router = router.layer(middleware::from_fn_with_state(limits, bound));

@@ -162,8 +162,8 @@ async fn livez() -> &'static str {
     responses(
         (status = 201, body = Status, headers(("location" = String))),
         (status = 200, body = Status, headers(("location" = String)), description = "The job with this key."),
-        Refused::<400>, Refused::<404>, Refused::<409>, Refused::<413>, Refused::<415>, Refused::<422>, Refused::<500>,
-        Refused::<503>,
+        Refused::<400>, Refused::<404>, Refused::<409>, Refused::<413>, Refused::<415>, Refused::<422>, Refused::<429>,
+        Refused::<500>, Refused::<503>,
     )
 )]
 async fn submit(
@@ -199,7 +199,7 @@ async fn job(gateway: &Gateway, (id, is_new): (JobId, bool)) -> Result<Response,
     request_body = CallBody,
     responses(
         (status = 200, body = Outcome),
-        Refused::<400>, Refused::<404>, Refused::<413>, Refused::<415>, Refused::<500>, Refused::<503>,
+        Refused::<400>, Refused::<404>, Refused::<413>, Refused::<415>, Refused::<429>, Refused::<500>, Refused::<503>,
     )
 )]
 async fn call(
@@ -356,6 +356,7 @@ async fn cancel(
     responses(
         (status = 201, body = Status, headers(("location" = String))),
         (status = 200, body = Status, headers(("location" = String)), description = "The existing job."),
+        Refused::<429>,
         Refused::<400>, Refused::<404>, Refused::<409>, Refused::<415>, Refused::<500>, Refused::<503>,
     )
 )]

@@ -205,7 +205,9 @@ impl<const STATUS: u16> IntoResponses for Refused<STATUS> {
         let response = ResponseBuilder::new()
             .description(code.and_then(|code| code.canonical_reason()).unwrap_or_default())
             .content("application/problem+json", content);
-        let response = if STATUS == StatusCode::SERVICE_UNAVAILABLE.as_u16() {
+        let is_temporary =
+            [StatusCode::SERVICE_UNAVAILABLE, StatusCode::TOO_MANY_REQUESTS].map(|it| it.as_u16());
+        let response = if is_temporary.contains(&STATUS) {
             response.header("retry-after", Header::new(u64::schema()))
         } else {
             response

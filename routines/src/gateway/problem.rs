@@ -43,6 +43,9 @@ impl From<ServiceError> for Problem {
             ServiceError::Resource(ResourceError::TooLarge | ResourceError::LongList(_)) => {
                 (StatusCode::PAYLOAD_TOO_LARGE, false)
             }
+            ServiceError::Quota(_) | ServiceError::Resource(ResourceError::Quota) => {
+                (StatusCode::TOO_MANY_REQUESTS, true)
+            }
             ServiceError::NotOver { .. } => (StatusCode::CONFLICT, true),
             ServiceError::NoResults { .. } | ServiceError::NoFailures(_) => (StatusCode::CONFLICT, false),
             ServiceError::Busy | ServiceError::NoNode => (StatusCode::SERVICE_UNAVAILABLE, true),

@@ -35,7 +35,7 @@ const WAITING_MAX: usize = 4;
     request_body(content = Content, content_type = "application/octet-stream"),
     responses(
         (status = 200, body = ResourceInfo),
-        Refused::<400>, Refused::<404>, Refused::<408>, Refused::<413>, Refused::<500>,
+        Refused::<400>, Refused::<404>, Refused::<408>, Refused::<413>, Refused::<429>, Refused::<500>,
     )
 )]
 pub(super) async fn put(
@@ -46,14 +46,20 @@ pub(super) async fn put(
 ) -> Result<Response, Problem> {
     let Path(name) = name?;
     let _lifted = Lifted::new(deadline);
-    let written = receive(gateway.service.store(), &name, body).await?;
+    let left = gateway.service.resource_bytes_left().await?;
+    let written = receive(gateway.service.store(), &name, left, body).await?;
     Ok(Json(shown(&written)).into_response())
 }
 
-/// Writes a body into a resource.
-pub(super) async fn receive(store: &Store, name: &str, mut body: Body) -> Result<Resource, Problem> {
+/// Writes a body into a resource, of at most so many bytes if there is a quota.
+pub(super) async fn receive(
+    store: &Store,
+    name: &str,
+    left: Option<u64>,
+    mut body: Body,
+) -> Result<Resource, Problem> {
     // Before the first part is requested from the client.
-    let mut draft = store.put_resource(name).map_err(ServiceError::from)?;
+    let mut draft = store.put_resource(name).map_err(ServiceError::from)?.limit(left);
     let (parts, mut waiting) = mpsc::channel::<Bytes>(WAITING_MAX);
     let (whole, is_whole) = tokio::sync::oneshot::channel();
     let writing = spawn_blocking(move || {

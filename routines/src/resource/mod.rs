@@ -44,6 +44,9 @@ pub(crate) const LIST_BYTES_MAX: u64 = 64 << 20;
 /// The folder of names in the store.
 const NAMES: &str = "resource-names";
 
+/// The folder of contents.
+const CONTENTS: &str = "resources";
+
 /// The current content of a name.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Resource {
@@ -67,6 +70,11 @@ pub(crate) enum ResourceError {
     Name(String),
     #[error("there is no resource {0}: routines put NAME FILE adds it")]
     Missing(String),
+    #[error(
+        "the quota `resource_bytes` of the tenant is used up: delete resources, also those with replaced contents, and \
+         repeat the request"
+    )]
+    Quota,
     #[error("the resource has more than {RESOURCE_BYTES_MAX} bytes")]
     TooLarge,
     #[error(
@@ -88,6 +96,8 @@ pub(crate) struct Draft {
     upload: Upload,
     hasher: blake3::Hasher,
     bytes: u64,
+    /// The number of bytes that the quota of the tenant permits.
+    left: Option<u64>,
 }
 
 impl Resource {
@@ -120,10 +130,18 @@ impl Resource {
 }
 
 impl Draft {
+    /// Limits the content to this size, by a quota.
+    pub(crate) fn limit(self, left: Option<u64>) -> Self {
+        Self { left, ..self }
+    }
+
     pub(crate) fn write(&mut self, part: &[u8]) -> Result<(), ResourceError> {
         self.bytes += part.len() as u64;
         if self.bytes > RESOURCE_BYTES_MAX {
             return Err(ResourceError::TooLarge);
+        }
+        if self.left.is_some_and(|left| self.bytes > left) {
+            return Err(ResourceError::Quota);
         }
         self.hasher.update(part);
         Ok(self.upload.write_all(part)?)
@@ -148,7 +166,7 @@ impl Store {
         let id = format!("{:032x}", rand::random::<u128>());
         let upload = self.objects.upload(&self.tenant.object(&format!("{}/{id}", folder(name))));
         let (store, name, hasher) = (self.clone(), name.to_owned(), blake3::Hasher::new());
-        Ok(Draft { store, name, id, upload, hasher, bytes: 0 })
+        Ok(Draft { store, name, id, upload, hasher, bytes: 0, left: None })
     }
 
     pub(crate) fn resource(&self, name: &str) -> Result<Resource, ResourceError> {
@@ -163,6 +181,12 @@ impl Store {
         // One may be deleted at the same time.
         let resources = names.iter().map(|name| self.resource(name));
         resources.filter(|resource| !matches!(resource, Err(ResourceError::Missing(_)))).collect()
+    }
+
+    /// Returns the size of all contents, also of replaced ones.
+    pub(crate) fn resource_bytes(&self) -> Result<u64, ResourceError> {
+        let sizes = self.objects.sizes(&self.tenant.object(CONTENTS))?;
+        Ok(sizes.into_iter().map(|(_, bytes)| bytes).sum())
     }
 
     /// Reads a content, and returns its size.
@@ -223,7 +247,7 @@ impl Store {
 
 /// Returns the folder of the contents of a name.
 fn folder(name: &str) -> String {
-    format!("resources/{name}")
+    format!("{CONTENTS}/{name}")
 }
 
 fn check_name(name: &str) -> Result<(), ResourceError> {

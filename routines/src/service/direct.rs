@@ -35,6 +35,7 @@ impl Service {
         installed: &Arc<Installed>,
         argument: String,
     ) -> Result<String, ServiceError> {
+        let _turn = self.turn().await?;
         let (start, in_bytes) = (Instant::now(), argument.len() as u64);
         let outcome = self.call_on_node(installed, argument).await?;
         let usage = Usage {

@@ -37,6 +37,7 @@ impl Service {
             }
             number += 1;
         };
+        self.check_quota().await?;
         let title = job_name(&key, Some(failed.len()), digest, routine, &self.store.tenant);
         let order = Order { key, only: Some(failed), ..order };
         Ok((self.send(order, EntryKind::Function, title).await?, true))

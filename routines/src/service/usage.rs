@@ -75,6 +75,13 @@ impl Book {
         records(direct.clone())
     }
 
+    /// Returns the keys of the jobs of a tenant that are over.
+    pub(super) fn keys_of(&self, tenant: &Tenant) -> Vec<String> {
+        let is_its = |records: &[Record]| records.iter().any(|record| record.tenant == *tenant);
+        let known = self.known();
+        known.iter().filter(|(_, records)| is_its(records)).map(|(name, _)| name.clone()).collect()
+    }
+
     fn known(&self) -> MutexGuard<'_, BTreeMap<String, Vec<Record>>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -118,9 +125,14 @@ impl Service {
         }
     }
 
-    async fn write_usage(&self) -> Result<(), ServiceError> {
+    /// Reads the usage that other processes have written.
+    pub(super) async fn read_usage(&self) -> Result<(), ServiceError> {
         let (book, store) = (self.usage.clone(), self.store.clone());
-        blocking(move || book.read(&store)).await??;
+        Ok(blocking(move || book.read(&store)).await??)
+    }
+
+    async fn write_usage(&self) -> Result<(), ServiceError> {
+        self.read_usage().await?;
         let label = self.store.label().map_err(|error| ServiceError::Invalid(error.to_string()))?;
         for entry in self.client.overview().await?.jobs {
             let is_over = matches!(entry.stage, Stage::Done | Stage::Incomplete);

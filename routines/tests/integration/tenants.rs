@@ -333,3 +333,33 @@ fn usage_counts_each_call_once_for_its_tenant() {
     let again: Value = serde_json::from_str(&output(again)).unwrap();
     assert_eq!(again["usage"], json!(all));
 }
+
+#[test]
+fn requests_beyond_a_quota_are_refused_with_the_limit() {
+    let quota = "[default]\njobs = 1\nresource_bytes = 30\nrunning = 1\nwaiting = 0\n\
+        [tenants.bert]\nresult_bytes = 1\n";
+    let site = Site::start(&["--quota", "quota.toml"], |folder| {
+        fs::write(folder.join("quota.toml"), quota).unwrap()
+    });
+    let (anna, bert) = (&*site.anna, &*site.bert);
+    let refused = |token, request: &str, body: &Value, limit: &str| {
+        let (head, answer) = site.send(token, request, "", &body.to_string());
+        assert_eq!(status(&head), 429, "{request}: {answer}");
+        assert!(head.contains("retry-after: ") && answer.contains(limit), "{request}: {head} {answer}");
+    };
+    let put = |token, bytes: usize| site.ask(token, "PUT /v1/resources/table", &json!("x".repeat(bytes))).0;
+    // With its quotes.
+    assert_eq!((put(anna, 18), put(bert, 100)), (200, 200));
+    refused(anna, "PUT /v1/resources/table", &json!("x".repeat(9)), "resource_bytes");
+    assert_eq!(put(anna, 8), 200);
+    let long = json!({ "routine": "keep@1.0", "arguments": { "range": [0, 100_000_000] } });
+    let (code, job) = site.ask(anna, "POST /v1/jobs", &long);
+    assert_eq!(code, 201, "{job}");
+    let short = json!({ "routine": "keep@1.0", "arguments": [[1]] });
+    refused(anna, "POST /v1/jobs", &short, "`jobs`");
+    let cancel = format!("POST /v1/jobs/{}/cancel", job["job"].as_str().unwrap());
+    assert_eq!(site.ask(anna, &cancel, &Value::Null).0, 200);
+    site.run(anna, &short);
+    site.run(bert, &short);
+    refused(bert, "POST /v1/jobs", &short, "`result_bytes`");
+}

@@ -13,6 +13,7 @@ use std::{
 };
 
 use bytes::Bytes;
+use futures_util::TryStreamExt as _;
 use object_store::{
     Error, ObjectStore, ObjectStoreExt as _, ObjectStoreScheme, PutMode, PutPayload,
     buffered::{BufReader, BufWriter},
@@ -203,6 +204,20 @@ impl Objects {
             objects.iter().filter_map(|object| object.location.filename().map(str::to_owned)).collect();
         names.sort();
         Ok(names)
+    }
+
+    /// Returns the sizes of all objects below a folder, also in folders of it, by their names without it.
+    ///
+    /// # Errors
+    /// If the store cannot be reached, or refuses it.
+    pub fn sizes(&self, folder: &str) -> io::Result<Vec<(String, u64)>> {
+        let folder = Path::from(folder);
+        let prefix = format!("{folder}/");
+        let listed = self.run(|store| async move { store.list(Some(&folder)).try_collect::<Vec<_>>().await });
+        let sizes = listed.map_err(error)?.into_iter().filter_map(|object| {
+            Some((object.location.as_ref().strip_prefix(&prefix)?.to_owned(), object.size))
+        });
+        Ok(sizes.collect())
     }
 
     /// Removes an object, if it exists.
