@@ -2,6 +2,7 @@
 
 mod access;
 mod develop;
+mod download;
 mod failures;
 mod find;
 mod here;
@@ -32,6 +33,7 @@ use taskwork_cli::{
 use self::{
     access::{Access, Ran},
     develop::{Check, Init},
+    download::{Download, download},
     find::{Find, find},
     here::{Runtimes, id_of, processors, remove_host},
     serve::{Gateway, serve},
@@ -95,6 +97,8 @@ enum Command {
     Rerun(Rerun),
     /// Search a tree, and print its result as JSON.
     Search(Search),
+    /// Print all results of a job that is over, sorted by index.
+    Download(Download),
     /// Print the consumption of calls, by tenant and routine.
     Usage(Usage),
     /// Test a program that claims to be a runtime of routines.
@@ -258,6 +262,7 @@ pub fn run(arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> 
         Command::Map(arguments) => map(&arguments),
         Command::Rerun(arguments) => rerun(&arguments),
         Command::Search(arguments) => search(&arguments),
+        Command::Download(arguments) => download(&arguments),
         Command::Usage(arguments) => usage(&arguments),
         Command::Conform(arguments) => conform(&arguments),
         Command::Enclose(enclose) => enclose.run(),

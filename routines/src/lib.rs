@@ -68,6 +68,7 @@ mod search;
 mod request;
 mod mesh;
 mod job_name;
+mod table;
 mod service;
 mod gateway;
 mod conform;

@@ -39,6 +39,7 @@ use crate::{
     signature::Parameters,
     space::Space,
     store::{Line, Results, ResultsError, Store, StoreError},
+    table::{Table, TableError},
     tally::{Counted, Tally},
     tenant::Tenant,
     wire::EntryKind,
@@ -90,6 +91,8 @@ pub(crate) enum ServiceError {
     Store(#[from] StoreError),
     #[error(transparent)]
     Resource(#[from] ResourceError),
+    #[error(transparent)]
+    Table(#[from] TableError),
     #[error(transparent)]
     Results(#[from] ResultsError),
     #[error(transparent)]
@@ -330,6 +333,12 @@ impl Service {
         let results = Arc::new(blocking(move || Results::open(objects, &folder, ended)).await??);
         self.recent(|recent| *recent = Some((id.clone(), self.store.tenant.clone(), Arc::clone(&results))));
         Ok(results)
+    }
+
+    /// Returns the columns of results.
+    pub(crate) async fn table(&self, results: &Arc<Results>) -> Result<Table, ServiceError> {
+        let results = Arc::clone(results);
+        Ok(blocking(move || Table::of(&results)).await??)
     }
 
     /// Reads results, as [`Results::lines`] does.

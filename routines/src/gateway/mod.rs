@@ -8,6 +8,7 @@
 //! | `GET /v1/jobs/J/events` | the state as Server-Sent Events, when it changes and at the end of the job |
 //! | `GET /v1/jobs/J/results[?from=INDEX&limit=N]` | a page of results, sorted by index |
 //! | `GET /v1/jobs/J/results` with `Accept: application/x-ndjson` | all results from the index, one line each |
+//! | `GET /v1/jobs/J/download[?format=csv]` | all results as a file: lines of JSON, or a table |
 //! | `GET /v1/jobs/J/results` of a search | its result |
 //! | `POST /v1/jobs/J/cancel` | the state |
 //! | `POST /v1/jobs/J/rerun` | 201 with the state of a new job of the failed calls; 200 if there is one |
@@ -23,6 +24,7 @@
 //! send from a browser. Without TLS and [tokens](access), the server listens on this machine only.
 
 mod access;
+mod download;
 mod events;
 mod incoming;
 mod openapi;
@@ -129,6 +131,7 @@ fn documented() -> (Router<Gateway>, OpenApi) {
         .routes(routes!(status))
         .routes(routes!(results))
         .routes(routes!(events::events))
+        .routes(routes!(download::download))
         .routes(routes!(cancel))
         .routes(routes!(rerun))
         .routes(routes!(find))

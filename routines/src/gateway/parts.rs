@@ -7,7 +7,10 @@ use futures_util::stream::try_unfold;
 use taskwork_cli::web::server::Deadline;
 use tokio::task::spawn_blocking;
 
-use crate::store::{Results, ResultsError};
+use crate::{
+    store::{Line, Results, ResultsError},
+    table::Table,
+};
 
 /// The size of a part with results, in bytes, and its maximum number of results.
 const RESULTS_BYTES: usize = 256 << 10;
@@ -39,11 +42,32 @@ pub(super) fn body(
 
 /// Creates the body of all results from an index: one line for each.
 pub(super) fn of_results(results: Arc<Results>, from: u64, deadline: Deadline) -> Body {
-    let mut next = Some(from);
+    of_lines(results, from, deadline, String::new(), |Line { mut json, .. }| {
+        json.push('\n');
+        json
+    })
+}
+
+/// Creates the body of all results as a table.
+pub(super) fn of_table(results: Arc<Results>, table: Table, deadline: Deadline) -> Body {
+    of_lines(results, 0, deadline, table.head(), move |line| table.row(&line))
+}
+
+/// Creates the body of a head, and a text for each result.
+fn of_lines(
+    results: Arc<Results>,
+    from: u64,
+    deadline: Deadline,
+    head: String,
+    text: impl Fn(Line) -> String + Send + 'static,
+) -> Body {
+    let (mut next, mut part) = (Some(from), head);
     body(deadline, move || {
-        let Some(from) = next else { return Ok(Bytes::new()) };
-        let lines = results.lines(from, RESULTS_MAX, RESULTS_BYTES).map_err(Box::<ResultsError>::from)?;
-        next = lines.last().and_then(|line| line.index.checked_add(1));
-        Ok(lines.into_iter().flat_map(|line| line.json.into_bytes().into_iter().chain([b'\n'])).collect())
+        if let Some(from) = next {
+            let lines = results.lines(from, RESULTS_MAX, RESULTS_BYTES).map_err(Box::<ResultsError>::from)?;
+            next = lines.last().and_then(|line| line.index.checked_add(1));
+            part.extend(lines.into_iter().map(&text));
+        }
+        Ok(std::mem::take(&mut part).into())
     })
 }

@@ -8,7 +8,7 @@ use axum::{
 use serde_json::json;
 use taskwork::client::ErrorKind;
 
-use crate::{resource::ResourceError, service::ServiceError, store::StoreError};
+use crate::{resource::ResourceError, service::ServiceError, store::StoreError, table::TableError};
 
 /// The time after which a client repeats a request, in seconds.
 const RETRY_AFTER: &str = "1";
@@ -32,6 +32,7 @@ impl From<ServiceError> for Problem {
     fn from(error: ServiceError) -> Self {
         let (status, is_temporary) = match &error {
             ServiceError::Invalid(_)
+            | ServiceError::Table(TableError::NotFlat { .. })
             | ServiceError::Store(StoreError::Name { .. })
             | ServiceError::Resource(ResourceError::Name(_) | ResourceError::NotText(..)) => {
                 (StatusCode::BAD_REQUEST, false)
@@ -53,6 +54,7 @@ impl From<ServiceError> for Problem {
             ServiceError::Store(_)
             | ServiceError::Resource(_)
             | ServiceError::Results(_)
+            | ServiceError::Table(_)
             | ServiceError::Unserved(_) => (StatusCode::INTERNAL_SERVER_ERROR, false),
             ServiceError::Client(error) => match error.kind() {
                 ErrorKind::Usage => (StatusCode::BAD_REQUEST, false),

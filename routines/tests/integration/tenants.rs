@@ -269,7 +269,22 @@ import routines
 url = sys.argv[1]
 with routines.connect(url) as r:
     assert r.call("keep@1.0", "over TLS") == "over TLS"
-    assert r.map("keep@1.0", [1, 2]).values() == [1, 2]
+    job = r.map("keep@1.0", [1, 2])
+    assert job.values() == [1, 2]
+    for form, content in (
+        ("csv", b"index,value,error\r\n0,1,\r\n1,2,\r\n"),
+        ("ndjson", b'{"index":0,"value":1}\n{"index":1,"value":2}\n'),
+    ):
+        job.download("results", form)
+        with open("results", "rb") as results:
+            assert results.read() == content, form
+    lists = r.map("keep@1.0", [[1]])
+    try:
+        lists.download("results", "csv")
+    except routines.RequestError as error:
+        assert error.status == 400 and "list" in str(error), error
+    else:
+        raise AssertionError("a list is no row")
 del os.environ["ROUTINES_TOKEN_FILE"]
 for token, status in (("", 401), ("another-token-of-nobody", 401)):
     os.environ["ROUTINES_TOKEN"] = token
@@ -290,7 +305,10 @@ for place in ("http://127.0.0.1:1", "http://[::1]:1", "http://localhost:1", "htt
     routines.connect(place)
 "#;
     let mut client = Command::new("python3");
-    client.args(["-c", script, &url]).env("SSL_CERT_FILE", site.path("cert.pem"));
+    client
+        .current_dir(site.folder.path())
+        .args(["-c", script, &url])
+        .env("SSL_CERT_FILE", site.path("cert.pem"));
     client.env("PYTHONPATH", concat!(env!("CARGO_MANIFEST_DIR"), "/clients/python"));
     client.env("ROUTINES_TOKEN_FILE", site.path("anna.token")).env("PYTHONDONTWRITEBYTECODE", "1");
     output(client);

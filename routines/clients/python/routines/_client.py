@@ -7,6 +7,7 @@ import atexit
 import ipaddress
 import json
 import os
+import shutil
 import stat
 import subprocess
 import time
@@ -292,6 +293,16 @@ class Job:
         with lines:
             for line in lines:
                 yield result_of(json.loads(line, object_hook=special))
+
+    def download(self, path: str | os.PathLike[str], format: str = "ndjson") -> None:
+        """Waits until the job is over, and writes all results into a file.
+
+        `ndjson` is a line of JSON for each result, and `csv` a table of scalars, or of objects of scalars.
+        """
+        self._succeed()
+        answer = self._client._open("GET", f"{self._path()}/download?{urlencode({'format': format})}")
+        with answer, open(path, "wb") as file:
+            shutil.copyfileobj(answer, file)
 
     def found(self) -> dict[str, Any]:
         """Waits until a search is over, and returns its `counts` and the `best` solution with its cost, or None."""
