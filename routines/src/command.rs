@@ -1,6 +1,7 @@
 //! The command line.
 
 mod access;
+mod cancel;
 mod develop;
 mod download;
 mod failures;
@@ -32,6 +33,7 @@ use taskwork_cli::{
 
 use self::{
     access::{Access, Ran},
+    cancel::{Cancel, cancel},
     develop::{Check, Init},
     download::{Download, download},
     find::{Find, find},
@@ -97,6 +99,8 @@ enum Command {
     Rerun(Rerun),
     /// Search a tree, and print its result as JSON.
     Search(Search),
+    /// Cancel single calls of a running job: the others continue.
+    Cancel(Cancel),
     /// Print all results of a job that is over, sorted by index.
     Download(Download),
     /// Print the consumption of calls, by tenant and routine.
@@ -262,6 +266,7 @@ pub fn run(arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> 
         Command::Map(arguments) => map(&arguments),
         Command::Rerun(arguments) => rerun(&arguments),
         Command::Search(arguments) => search(&arguments),
+        Command::Cancel(arguments) => cancel(&arguments),
         Command::Download(arguments) => download(&arguments),
         Command::Usage(arguments) => usage(&arguments),
         Command::Conform(arguments) => conform(&arguments),

@@ -97,7 +97,6 @@ impl Ranges {
         self.0.iter().cloned()
     }
 
-    #[cfg(test)]
     pub(crate) fn indices(&self) -> impl Iterator<Item = u64> + '_ {
         self.iter().flatten()
     }

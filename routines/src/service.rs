@@ -1,6 +1,7 @@
 //! Jobs of routines: submission, state, results. The gateway and the commands use it.
 
 mod arguments;
+mod cancel;
 mod direct;
 mod quota;
 mod rerun;
@@ -75,6 +76,10 @@ pub(crate) enum ServiceError {
     NotOver { job: JobId, state: &'static str },
     #[error("job {job} is {state}, so it has no results{}", .reason.as_deref().map(|why| format!(": {why}")).unwrap_or_default())]
     NoResults { job: JobId, state: &'static str, reason: Option<String> },
+    #[error("job {job} is {state}: its calls cannot be cancelled")]
+    Over { job: JobId, state: &'static str },
+    #[error("job {job} has no call {index}")]
+    NoCall { job: JobId, index: u64 },
     #[error("job {0} has no failed calls: there is nothing to repeat")]
     NoFailures(JobId),
     #[error("all nodes are busy with other calls: repeat the request later")]

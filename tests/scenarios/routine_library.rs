@@ -159,7 +159,7 @@ fn check_document(gateway: &Gateway) {
         for (method, operation) in methods.as_object().unwrap() {
             documented.insert(format!("{} {path}", method.to_uppercase()));
             let place = path.replace("{job}", "j-0000000999").replace("{routine}", "missing@1");
-            let place = place.replace("{name}", "missing");
+            let place = place.replace("{name}", "missing").replace("{index}", "0");
             let status = match &**method {
                 "get" if path == "/livez" => continue,
                 "get" => gateway.get(&place).0,
@@ -175,7 +175,7 @@ fn check_document(gateway: &Gateway) {
     let rows = cells.flat_map(|cell| cell.split('`').skip(1).step_by(2));
     let requests = rows.filter(|request| request.contains(" /")).map(|request| {
         let path = request.split('?').next().unwrap().replace("resources/NAME", "resources/{name}");
-        path.replace("NAME@VERSION", "{routine}").replace("/J", "/{job}")
+        path.replace("NAME@VERSION", "{routine}").replace("/J", "/{job}").replace("/I/", "/{index}/")
     });
     assert_eq!(requests.collect::<BTreeSet<_>>(), documented);
 }

@@ -1,5 +1,7 @@
 //! The state of a task on its node: its runtime, the calls that the runtime has, and results that are not durable.
 
+pub(super) mod cancel;
+
 use std::{
     collections::VecDeque,
     ops::Range,
@@ -57,6 +59,10 @@ pub(super) struct Live<P: Platform> {
     /// The usage that no tally contains yet, and the consumption of the runtime that it contains.
     usage: Usage,
     consumed: Consumption,
+    /// The calls that users have cancelled, the number that the job reports, and the time of a failed access to them.
+    cancelled: Ranges,
+    cancelled_number: u64,
+    cancelled_failed_at: Option<Instant>,
 }
 
 /// The calls that a runtime has.
@@ -93,6 +99,9 @@ impl<P: Platform> Live<P> {
             failed_loads: 0,
             usage: Usage::default(),
             consumed: Consumption::default(),
+            cancelled: Ranges::default(),
+            cancelled_number: 0,
+            cancelled_failed_at: None,
         }
     }
 
@@ -144,6 +153,7 @@ impl<P: Platform> Live<P> {
     /// # Errors
     /// The reason if the job fails.
     pub(super) fn advance(&mut self, batch: &mut Batch<P>, order: &Order) -> Result<(), String> {
+        self.end_cancelled(batch, order);
         let Self { platform, counts, .. } = self;
         let continued = batch.checkpoint.as_ref().map(|last| last.index);
         // The last state is kept until the result of its call is durable, so that no later call has one before.

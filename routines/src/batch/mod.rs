@@ -25,14 +25,16 @@ mod tests;
 use std::{collections::BTreeMap, time::Duration};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use taskwork::{Context, Hooks, Job, Outcome, Task};
+use taskwork::{Context, Hooks, Job, Outcome, Task, Variables};
 
 use self::{
-    live::Live,
+    live::{Live, cancel},
     platform::{Node, Platform},
     status::Calls,
 };
 use crate::{host::Host, order::Order, ranges::Ranges, tally::Tally};
+
+pub(crate) use self::live::cancel::Cancelled;
 
 pub(crate) const KIND: &str = "batch";
 
@@ -141,6 +143,9 @@ impl Batch {
                 cx.potential_split(self);
                 live = self.live.take().ok_or("a split keeps the state of the task")?;
             }
+            if let Some(&number) = cx.get_var::<Cancelled>() {
+                live.read_cancelled(number);
+            }
             let order = cx.shared();
             live.advance(self, order)?;
             if self.open.is_empty() && live.is_done() {
@@ -165,7 +170,13 @@ impl Batch {
 impl Task for Batch {
     type Shared = Order;
     type Output = Tally;
-    const HOOKS: Hooks<Self> = Hooks::<Self>::new().companion(|order| Some(Calls::companion(order.len())));
+    const HOOKS: Hooks<Self> = Hooks::<Self>::new()
+        .companion(|order| Some(Calls::companion(order.len())))
+        .suggest(cancel::suggested);
+
+    fn variables(declare: &mut Variables) {
+        declare.declare::<Cancelled>();
+    }
 
     fn search(&mut self, cx: &mut Context<'_, Self>) -> Outcome {
         self.work(cx).unwrap_or_else(|reason| {

@@ -1,7 +1,7 @@
 //! The surroundings of a task: time, runtimes and the writer of results. Those of a node are real; simulations have others.
 
 use std::{
-    fmt,
+    fmt, io,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -11,6 +11,7 @@ use serde_json::value::RawValue;
 use crate::{
     host::Host,
     order::Order,
+    ranges::Ranges,
     resource::Files,
     runtime::{Event, Installed, Request, Runtime},
     store::{Outcome, Writer},
@@ -27,6 +28,8 @@ pub(crate) trait Platform: fmt::Debug {
     /// Returns the files for the arguments of a frame; `None` if arguments have none.
     fn files(&self) -> Option<Files<'_>>;
     fn installed(&self) -> &Installed;
+    /// Returns the calls of the job that users have cancelled.
+    fn cancelled(&self) -> io::Result<Ranges>;
     /// Returns an idle runtime, or starts one.
     fn start(&self) -> Result<Self::Runtime, String>;
     /// Keeps a runtime without calls for other tasks.
@@ -63,6 +66,8 @@ pub(crate) struct Node {
     installed: Arc<Installed>,
     writer: Arc<Writer>,
     tenant: Tenant,
+    /// The key of the job.
+    key: String,
 }
 
 impl Node {
@@ -73,7 +78,7 @@ impl Node {
         let installed = installed.map_err(|error| format!("the package cannot be used: {error}"))?;
         let writer = host.writer(&order.key);
         let writer = writer.map_err(|error| format!("results cannot be written: {error}"))?;
-        Ok(Self { host, installed, writer, tenant: order.tenant.clone() })
+        Ok(Self { host, installed, writer, tenant: order.tenant.clone(), key: order.key.clone() })
     }
 }
 
@@ -94,6 +99,10 @@ impl Platform for Node {
 
     fn installed(&self) -> &Installed {
         &self.installed
+    }
+
+    fn cancelled(&self) -> io::Result<Ranges> {
+        self.host.store.cancelled(&self.key)
     }
 
     fn start(&self) -> Result<Runtime, String> {

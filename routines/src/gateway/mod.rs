@@ -11,6 +11,7 @@
 //! | `GET /v1/jobs/J/download[?format=csv]` | all results as a file: lines of JSON, or a table |
 //! | `GET /v1/jobs/J/results` of a search | its result |
 //! | `POST /v1/jobs/J/cancel` | the state |
+//! | `POST /v1/jobs/J/calls/I/cancel` | the state |
 //! | `POST /v1/jobs/J/rerun` | 201 with the state of a new job of the failed calls; 200 if there is one |
 //! | `POST /v1/routines/NAME[@VERSION]/call {argument}` | the result of one direct call |
 //! | `GET /v1/routines[?q=WORDS&tag=TAG&cursor=CURSOR&limit=N]` | a page of routines, sorted by name and version |
@@ -133,6 +134,7 @@ fn documented() -> (Router<Gateway>, OpenApi) {
         .routes(routes!(events::events))
         .routes(routes!(download::download))
         .routes(routes!(cancel))
+        .routes(routes!(cancel_call))
         .routes(routes!(rerun))
         .routes(routes!(find))
         .routes(routes!(routine))
@@ -348,6 +350,28 @@ async fn cancel(
     check_type(&headers)?;
     let id = parse(&job)?;
     gateway.service.cancel(&id, "cancelled by a request").await?;
+    Ok(Json(gateway.service.status(&id).await?).into_response())
+}
+
+#[utoipa::path(
+    post,
+    path = "/v1/jobs/{job}/calls/{index}/cancel",
+    params(("job" = String, Path), ("index" = u64, Path)),
+    request_body(content = Option<serde_json::Value>),
+    responses(
+        (status = 200, body = Status),
+        Refused::<400>, Refused::<404>, Refused::<409>, Refused::<415>, Refused::<500>, Refused::<503>,
+    )
+)]
+async fn cancel_call(
+    gateway: Gateway,
+    call: Result<Path<(String, u64)>, PathRejection>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let Path((job, index)) = call?;
+    check_type(&headers)?;
+    let id = parse(&job)?;
+    gateway.service.cancel_call(&id, index).await?;
     Ok(Json(gateway.service.status(&id).await?).into_response())
 }
 

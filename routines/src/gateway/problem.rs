@@ -37,9 +37,9 @@ impl From<ServiceError> for Problem {
             | ServiceError::Resource(ResourceError::Name(_) | ResourceError::NotText(..)) => {
                 (StatusCode::BAD_REQUEST, false)
             }
-            ServiceError::NoJob(_) | ServiceError::Store(StoreError::Missing { .. }) => {
-                (StatusCode::NOT_FOUND, false)
-            }
+            ServiceError::NoJob(_)
+            | ServiceError::NoCall { .. }
+            | ServiceError::Store(StoreError::Missing { .. }) => (StatusCode::NOT_FOUND, false),
             ServiceError::Resource(ResourceError::Missing(_)) => (StatusCode::NOT_FOUND, false),
             ServiceError::Resource(ResourceError::TooLarge | ResourceError::LongList(_)) => {
                 (StatusCode::PAYLOAD_TOO_LARGE, false)
@@ -48,7 +48,9 @@ impl From<ServiceError> for Problem {
                 (StatusCode::TOO_MANY_REQUESTS, true)
             }
             ServiceError::NotOver { .. } => (StatusCode::CONFLICT, true),
-            ServiceError::NoResults { .. } | ServiceError::NoFailures(_) => (StatusCode::CONFLICT, false),
+            ServiceError::NoResults { .. } | ServiceError::NoFailures(_) | ServiceError::Over { .. } => {
+                (StatusCode::CONFLICT, false)
+            }
             ServiceError::Busy | ServiceError::NoNode => (StatusCode::SERVICE_UNAVAILABLE, true),
             ServiceError::KeyTaken(_) => (StatusCode::UNPROCESSABLE_ENTITY, false),
             ServiceError::Store(_)

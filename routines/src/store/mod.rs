@@ -8,6 +8,7 @@
 //! | `names/NAME@VERSION` | the digest of the package | once, by `deploy` |
 //! | `jobs/KEY/order.json` | the routine and the arguments of a job of calls | once, before it is submitted |
 //! | `jobs/KEY/WRITER-NUMBER.seg` | results of a job | once, by a node |
+//! | `jobs/KEY/cancelled/INDEX` | a call that a user has cancelled | once, by a gateway |
 //! | `jobs/KEY/manifest.json` | the results that count | once, by the first reader after the end |
 //! | `values/ID` | a large argument or result of a direct call | once; removed by its caller, or after a day |
 //! | `resource-names/NAME`, `resources/NAME/ID` | a shared file, and its content | see [`resource`](crate::resource) |
@@ -35,6 +36,7 @@ pub(crate) use self::{
 use crate::{
     order::Order,
     package::{Description, Package, PackageError, is_name},
+    ranges::Ranges,
     tenant::Tenant,
 };
 
@@ -137,6 +139,21 @@ impl Store {
         order.map_err(|error| StoreError::Io { name, error })
     }
 
+    /// Notes that a call of a job is cancelled, and returns the number of such calls.
+    pub(crate) fn cancel(&self, key: &str, index: u64) -> io::Result<u64> {
+        self.objects.put(&format!("{}/{index}", cancelled(key)), "")?;
+        Ok(self.cancelled(key)?.len())
+    }
+
+    /// Returns the calls of a job that are cancelled.
+    pub(crate) fn cancelled(&self, key: &str) -> io::Result<Ranges> {
+        let mut indices = Ranges::default();
+        for index in self.objects.list(&cancelled(key))?.iter().filter_map(|name| name.parse::<u64>().ok()) {
+            indices.insert(index..index.saturating_add(1));
+        }
+        Ok(indices)
+    }
+
     /// Writes a package into the store. Its name and version are permanent.
     pub(crate) fn deploy(&self, package: &Package) -> Result<(), StoreError> {
         let archive = archive(&package.digest);
@@ -196,6 +213,10 @@ impl Store {
 
 fn order(key: &str) -> String {
     format!("{}/{ORDER}", Store::job(key))
+}
+
+fn cancelled(key: &str) -> String {
+    format!("{}/cancelled", Store::job(key))
 }
 
 fn archive(digest: &str) -> String {

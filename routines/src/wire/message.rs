@@ -140,6 +140,8 @@ pub(crate) enum ErrorKind {
     /// The node was lost with the call.
     #[serde(rename = "outcome-unknown")]
     OutcomeUnknown,
+    /// A user has cancelled the call.
+    Cancelled,
 }
 
 /// The reasons for which a frame is not a message.

@@ -20,6 +20,7 @@ const ANSWER_MAX: Duration = Duration::from_secs(60);
 
 /// A routine with a state of its process, and one that calls it.
 const MODULE: &str = r#"
+import time
 import routines
 
 LAST = None
@@ -28,6 +29,11 @@ def keep(value=None):
     global LAST
     LAST = LAST if value is None else value
     return LAST
+
+def waits(value):
+    while value == "long":
+        time.sleep(0.1)
+    return value
 
 def through(value=None):
     return routines.call("keep@1.0")
@@ -82,7 +88,7 @@ impl Site {
             command.args(arguments);
             output(command)
         };
-        for name in ["keep", "through", "read"] {
+        for name in ["keep", "through", "read", "waits"] {
             let text =
                 format!("name = '{name}'\nversion = '1.0'\nruntime = 'python3'\nentry = 'module:{name}'\n");
             fs::create_dir(folder.path().join(name)).unwrap();
@@ -160,7 +166,11 @@ fn status(head: &str) -> u16 {
 fn requests(document: &Value, job: &str) -> Vec<(String, String)> {
     let mut all = Vec::new();
     for (path, methods) in document["paths"].as_object().unwrap() {
-        let place = path.replace("{job}", job).replace("{name}", "table").replace("{routine}", "keep@1.0");
+        let place = path
+            .replace("{job}", job)
+            .replace("{name}", "table")
+            .replace("{routine}", "keep@1.0")
+            .replace("{index}", "0");
         assert!(!place.contains('{'), "{path}: the test needs a value");
         all.extend(methods.as_object().unwrap().keys().map(|it| (it.to_uppercase(), place.clone())));
     }
@@ -380,4 +390,31 @@ fn requests_beyond_a_quota_are_refused_with_the_limit() {
     site.run(anna, &short);
     site.run(bert, &short);
     refused(bert, "POST /v1/jobs", &short, "`result_bytes`");
+}
+
+#[test]
+fn cancelled_call_fails_and_others_continue() {
+    let site = Site::start(&[], |_| ());
+    let order = json!({ "routine": "waits@1.0", "arguments": [["a"], ["long"], ["b"], ["c"]] });
+    let (status, job) = site.ask(&site.anna, "POST /v1/jobs", &order);
+    assert_eq!(status, 201, "{job}");
+    let job = job["job"].as_str().unwrap();
+    let cancel = |token, index: u64| {
+        site.ask(token, &format!("POST /v1/jobs/{job}/calls/{index}/cancel"), &Value::Null)
+    };
+    assert_eq!(cancel(&site.anna, 4).0, 404);
+    assert_eq!(cancel(&site.bert, 1).0, 404);
+    // One waits, or is in the frame of the running one.
+    for index in [3, 1] {
+        let (status, state) = cancel(&site.anna, index);
+        assert_eq!(status, 200, "{state}");
+    }
+    let (_, state) = site.ask(&site.anna, &format!("GET /v1/jobs/{job}?wait=60"), &Value::Null);
+    assert_eq!((&state["state"], &state["ended"]), (&json!("successful"), &json!(4)), "{state}");
+    assert_eq!(state["tally"]["failed"], json!({ "cancelled": 2 }), "{state}");
+    let (_, results) = site.ask(&site.anna, &format!("GET /v1/jobs/{job}/results"), &Value::Null);
+    let outcomes: Vec<&Value> = results["results"].as_array().unwrap().iter().collect();
+    assert_eq!((&outcomes[0]["value"], &outcomes[2]["value"]), (&json!("a"), &json!("b")), "{results}");
+    assert!([1, 3].iter().all(|index| outcomes[*index]["error"]["kind"] == "cancelled"), "{results}");
+    assert_eq!(cancel(&site.anna, 0).0, 409, "it is over");
 }

@@ -48,7 +48,7 @@ class JobError(Exception):
 class CallError(Exception):
     """A call has failed.
 
-    `kind` is `user`, `invalid`, `crash`, `timeout` or `outcome-unknown`; `trace` is that of the routine.
+    `kind` is `user`, `invalid`, `crash`, `timeout`, `cancelled` or `outcome-unknown`; `trace` is that of the routine.
     """
 
     def __init__(self, kind: str, message: str, trace: str = "") -> None:
@@ -343,6 +343,10 @@ class Job:
     def cancel(self) -> None:
         """Cancels the job."""
         self._client._ask("POST", f"{self._path()}/cancel")
+
+    def cancel_call(self, index: int) -> None:
+        """Cancels one call, which ends with an error of the kind `cancelled`. The others continue."""
+        self._client._ask("POST", f"{self._path()}/calls/{index}/cancel")
 
     def rerun(self) -> Job:
         """Starts a job of the failed calls of this one, which is over. Their indices remain. It is started once."""

@@ -3,6 +3,7 @@
 use std::{
     cell::{Cell, RefCell},
     collections::{BTreeMap, BTreeSet, VecDeque},
+    io,
     rc::Rc,
     sync::Arc,
     time::{Duration, Instant},
@@ -140,6 +141,10 @@ impl Platform for Virtual {
     }
 
     fn pause(&self, _: Duration) {}
+
+    fn cancelled(&self) -> io::Result<Ranges> {
+        Ok(Ranges::default())
+    }
 
     fn installed(&self) -> &Installed {
         &self.installed
