@@ -168,14 +168,9 @@ impl<P: Platform> Live<P> {
         let runtime = match &mut self.runtime {
             Some(runtime) => runtime,
             none => {
-                let started = none.insert(platform.start()?);
-                // Earlier calls of a runtime are in other tallies. A new one starts for this job.
-                if started.calls() > 0 {
-                    (self.usage.warm, self.consumed) = (self.usage.warm + 1, started.consumption());
-                } else {
-                    (self.usage.cold, self.consumed) = (self.usage.cold + 1, Consumption::default());
-                }
-                started
+                let (started, consumed) = start(platform, &mut self.usage)?;
+                self.consumed = consumed;
+                none.insert(started)
             }
         };
         if !runtime.exchange().is_loaded() {
@@ -430,6 +425,16 @@ impl<P: Platform> Live<P> {
         }
         Ok(())
     }
+}
+
+/// Takes a runtime, and returns it with its consumption that other tallies contain. A new one has started for this job.
+fn start<P: Platform>(platform: &P, usage: &mut Usage) -> Result<(P::Runtime, Consumption), String> {
+    let runtime = platform.start()?;
+    let is_warm = runtime.calls() > 0;
+    usage.warm += u64::from(is_warm);
+    usage.cold += u64::from(!is_warm);
+    let consumed = if is_warm { runtime.consumption() } else { Consumption::default() };
+    Ok((runtime, consumed))
 }
 
 /// The arguments of calls.

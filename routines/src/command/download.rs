@@ -31,7 +31,9 @@ pub(super) fn download(Download { job, csv, access }: &Download) -> Result<ExitC
     access.run(Level::Warn, async |service, _| {
         let results = service.results(job).await?;
         let table = if *csv { Some(service.table(&results).await?) } else { None };
-        table.iter().for_each(|table| print(&table.head()));
+        if let Some(table) = &table {
+            print(&table.head());
+        }
         let mut from = 0;
         loop {
             let lines = Service::lines(&results, from, PART, PART_BYTES).await?;

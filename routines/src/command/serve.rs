@@ -42,7 +42,7 @@ pub(super) struct Gateway {
     #[arg(long, value_name = "FILE")]
     tokens: Option<PathBuf>,
     /// A file in TOML with limits of tenants: the table `default`, and tables `tenants.NAME` instead, with running, waiting,
-    /// jobs, resource_bytes and result_bytes.
+    /// jobs, `resource_bytes` and `result_bytes`.
     #[arg(long, value_name = "FILE", requires = "tokens")]
     quota: Option<PathBuf>,
     #[command(flatten)]

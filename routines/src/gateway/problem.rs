@@ -39,8 +39,8 @@ impl From<ServiceError> for Problem {
             }
             ServiceError::NoJob(_)
             | ServiceError::NoCall { .. }
+            | ServiceError::Resource(ResourceError::Missing(_))
             | ServiceError::Store(StoreError::Missing { .. }) => (StatusCode::NOT_FOUND, false),
-            ServiceError::Resource(ResourceError::Missing(_)) => (StatusCode::NOT_FOUND, false),
             ServiceError::Resource(ResourceError::TooLarge | ResourceError::LongList(_)) => {
                 (StatusCode::PAYLOAD_TOO_LARGE, false)
             }

@@ -17,7 +17,7 @@ use serde::Deserialize;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::{Service, ServiceError, blocking, word};
-use crate::{NAME, job_name::Name, resource::ResourceError, tenant::Tenant};
+use crate::{NAME, job_name::Name, resource::ResourceError, store::Store, tenant::Tenant};
 
 /// The limits of a tenant; a missing one is none.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
@@ -114,7 +114,7 @@ impl Quotas {
         let present = Present(Arc::clone(&calls));
         if before >= running.saturating_add(waiting) {
             let what = format!("{running} direct calls at a time, while {waiting} wait");
-            return Err(exceeded("`running` and `waiting`", what));
+            return Err(exceeded("`running` and `waiting`", &what));
         }
         let permit = Arc::clone(&calls.running).acquire_owned().await;
         let permit = permit.map_err(|_| ServiceError::Busy)?;
@@ -122,7 +122,7 @@ impl Quotas {
     }
 }
 
-fn exceeded(limit: &str, most: String) -> ServiceError {
+fn exceeded(limit: &str, most: &str) -> ServiceError {
     ServiceError::Quota(format!(
         "the quota {limit} of the tenant permits at most {most}: repeat the request later"
     ))
@@ -160,7 +160,7 @@ impl Service {
             running += usize::from(!super::is_over(word(entry.stage)));
         }
         if let Some(jobs) = limits.jobs.filter(|jobs| running >= *jobs) {
-            return Err(exceeded("`jobs`", format!("{jobs} jobs that are not over")));
+            return Err(exceeded("`jobs`", &format!("{jobs} jobs that are not over")));
         }
         let Some(result_bytes) = limits.result_bytes else { return Ok(()) };
         // Of jobs that the cluster has forgotten, too.
@@ -179,7 +179,7 @@ impl Service {
         let bytes = blocking(sum).await?.map_err(ResourceError::Io)?;
         if bytes >= result_bytes {
             let most = format!("{result_bytes} bytes of results in the store, and there are {bytes}");
-            return Err(exceeded("`result_bytes`", most));
+            return Err(exceeded("`result_bytes`", &most));
         }
         Ok(())
     }
@@ -187,7 +187,7 @@ impl Service {
     /// Returns the number of bytes that the tenant may still upload.
     pub(crate) async fn resource_bytes_left(&self) -> Result<Option<u64>, ServiceError> {
         let Some(most) = self.quotas.of(&self.store.tenant).resource_bytes else { return Ok(None) };
-        let bytes = self.with_store(|store| store.resource_bytes()).await?;
+        let bytes = self.with_store(Store::resource_bytes).await?;
         Ok(Some(most.saturating_sub(bytes)))
     }
 }

@@ -367,7 +367,7 @@ fn requests_beyond_a_quota_are_refused_with_the_limit() {
     let quota = "[default]\njobs = 1\nresource_bytes = 30\nrunning = 1\nwaiting = 0\n\
         [tenants.bert]\nresult_bytes = 1\n";
     let site = Site::start(&["--quota", "quota.toml"], |folder| {
-        fs::write(folder.join("quota.toml"), quota).unwrap()
+        fs::write(folder.join("quota.toml"), quota).unwrap();
     });
     let (anna, bert) = (&*site.anna, &*site.bert);
     let refused = |token, request: &str, body: &Value, limit: &str| {

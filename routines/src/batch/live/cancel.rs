@@ -33,7 +33,8 @@ impl Variable for Cancelled {
 
 /// Returns the number of cancelled calls that a gateway reports.
 pub(in crate::batch) fn suggested(_: &Order, number: Value) -> Result<Suggested, String> {
-    let number = number.as_u64().ok_or("expected the number of cancelled calls")?;
+    let number: u64 =
+        serde_json::from_value(number).map_err(|_| "expected the number of cancelled calls".to_owned())?;
     Ok(Suggested::of::<Cancelled>(number, format!("{number} cancelled calls")))
 }
 
