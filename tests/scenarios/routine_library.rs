@@ -382,7 +382,8 @@ fn answers_to_generated_requests_are_documented() {
     let job = job["job"].as_str().unwrap();
     gateway.wait(job, &site.cluster);
     let expected = "[checks.not_a_server_error]\nexpected-statuses = ['2xx', '3xx', '4xx', 503]\n";
-    let existing = format!("[parameters]\n'path.routine' = 'quotient@1'\n'path.job' = '{job}'\n'path.index' = 0\n");
+    let existing =
+        format!("[parameters]\n'path.routine' = 'quotient@1'\n'path.job' = '{job}'\n'path.index' = 0\n");
     for more in ["", &existing] {
         let settings = site.cluster.folder().join("schemathesis.toml");
         fs::write(&settings, format!("{more}{expected}")).unwrap();

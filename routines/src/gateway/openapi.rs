@@ -14,6 +14,7 @@ use utoipa::{
     },
 };
 
+use super::download::Form;
 use crate::{
     reduction::Reduction,
     wire::{CallError, EntryKind},
@@ -22,7 +23,7 @@ use crate::{
 #[derive(utoipa::OpenApi)]
 #[openapi(
     info(title = "routines", description = "Routines of a library, called once or in jobs on a cluster."),
-    components(schemas(Refusal, Axes))
+    components(schemas(Refusal, Axes, Form))
 )]
 pub(super) struct Document;
 

@@ -401,9 +401,13 @@ mod tests_of_names {
             assert!(matches!(store.refer(argument, &mut HashMap::new()), Err(ResourceError::Name(_))));
         }
         let reference = put(&store, "a", "1").reference();
-        for wrong in
-            [&reference[1..], &reference[..60], &format!("{reference}/x"), &reference.replace("a/", "../")]
-        {
+        for wrong in [
+            &reference[1..],
+            &reference[..60],
+            &format!("{reference}/.."),
+            &format!("{reference}/x/y"),
+            &reference.replace("a/", "../"),
+        ] {
             assert_eq!(Resource::parse(wrong), None, "{wrong}");
         }
     }
