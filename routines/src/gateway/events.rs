@@ -14,7 +14,12 @@ use futures_util::stream::try_unfold;
 use taskwork_cli::web::server::Deadline;
 use tokio::time;
 
-use super::{Gateway, Lifted, openapi::Refused, parse, problem::Problem};
+use super::{
+    Gateway, Lifted,
+    openapi::{Refused, StateEvent},
+    parse,
+    problem::Problem,
+};
 
 /// The time between two events.
 const EVERY: Duration = Duration::from_secs(1);
@@ -28,7 +33,7 @@ type Failure = Box<dyn Error + Send + Sync>;
     path = "/v1/jobs/{job}/events",
     params(("job" = String, Path)),
     responses(
-        (status = 200, body = String, content_type = "text/event-stream"),
+        (status = 200, body = StateEvent, content_type = "text/event-stream"),
         Refused::<400>, Refused::<404>, Refused::<409>, Refused::<413>, Refused::<500>, Refused::<503>,
     )
 )]

@@ -119,6 +119,13 @@ pub(super) enum Results {
     Search { counts: BTreeMap<String, Value>, best: Option<Value> },
 }
 
+/// A Server-Sent Event: `state` or `end`, with the state of the job as JSON.
+#[derive(ToSchema)]
+pub(super) struct StateEvent {
+    event: String,
+    data: String,
+}
+
 /// A routine. Without parameters, arguments are not checked.
 #[derive(ToSchema)]
 pub(super) struct Signature {
