@@ -107,3 +107,48 @@ fn call_no_local_node_can_take_fails() {
     let failure = Main::<Demanding>::returned(&report).expect_err("no node has 64 workers").to_string();
     assert!(failure.contains("it needs 64 workers on one node"), "{failure}");
 }
+
+static LICENCES: AtomicU32 = AtomicU32::new(0);
+
+#[task(limits("licence=2"))]
+fn licensed(number: u64) -> Result<u64, String> {
+    let used = LICENCES.fetch_add(1, SeqCst) + 1;
+    std::thread::yield_now();
+    LICENCES.fetch_sub(1, SeqCst);
+    if used <= 2 { Ok(number) } else { Err(format!("{used} licences are used")) }
+}
+
+#[task]
+fn between() -> Result<u64, Failure> {
+    Ok(*licensed(1).get()?)
+}
+
+#[task(limits("disk=1"))]
+fn outer() -> Result<u64, Failure> {
+    Ok(*between().get()?)
+}
+
+#[test]
+fn calls_with_a_limit_never_exceed_it() -> Result<(), WorkflowError> {
+    assert_eq!(licensed::TASK.options.limits, ["licence=2"]);
+    let numbers = Workflow::new(tasks![licensed])?.workers(6).run(|| {
+        let all: Vec<_> = (0..300).map(licensed).collect();
+        all.iter().map(|one| one.get().map(|number| *number)).sum::<Result<u64, Failure>>()
+    })?;
+    assert_eq!(numbers, 299 * 300 / 2);
+    Ok(())
+}
+
+#[test]
+fn calls_with_limits_within_each_other_are_refused() -> Result<(), WorkflowError> {
+    let run = |call: fn() -> Result<u64, Failure>| -> Result<_, WorkflowError> {
+        Ok(Workflow::new(tasks![licensed, between, outer])?.workers(2).run(call).map_err(|it| it.to_string()))
+    };
+    assert_eq!(run(|| Ok(*between().get()?))?, Ok(1));
+    let refused = run(|| Ok(*outer().get()?))?.expect_err("it could wait for itself");
+    assert!(refused.contains("it has limits, and so has the call within which it is made"), "{refused}");
+    let invalid = run(|| Ok(*licensed::with().limits(&["licence"]).call(1).get()?))?;
+    let invalid = invalid.expect_err("it is invalid");
+    assert!(invalid.contains("\"licence\" is no limit"), "{invalid}");
+    Ok(())
+}

@@ -145,7 +145,8 @@
 //!
 //! Some options place calls: `#[task(cores = 4, memory = "2 GiB", needs("blast", "os=linux"))]` declares the
 //! resources and features that a call requires of its node, `spread` distributes calls over all nodes in turn,
-//! `everywhere` copies their output to all nodes.
+//! `everywhere` copies their output to all nodes. `limits("licence=2")` limits the calls that run at a time on all nodes
+//! together.
 
 #[cfg(any(test, feature = "stores"))]
 extern crate self as dataflow_framework;

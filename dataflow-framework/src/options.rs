@@ -35,6 +35,11 @@ pub struct Options {
     /// The [labels](taskwork::node::NodeBuilder::labels) that a node must have, by name or with a value (`name=value`).
     #[serde(deserialize_with = "needs::deserialize")]
     pub needs: &'static [&'static str],
+    /// The limits on the calls that run at a time, over all nodes, each as `NAME=CALLS`: a call starts only while fewer
+    /// running calls than this have a limit of this name. While a call waits for calls that it has made, it counts, so
+    /// calls within it cannot have limits.
+    #[serde(deserialize_with = "needs::deserialize")]
+    pub limits: &'static [&'static str],
     /// Whether calls are distributed over all nodes in turn, regardless of the places of their data: for calls that
     /// create the data of a program, so that each node has a part of it.
     pub spread: bool,
@@ -107,6 +112,7 @@ impl Options {
         cores: 1,
         memory: 0,
         needs: &[],
+        limits: &[],
         spread: false,
         everywhere: false,
         effect: false,
@@ -121,8 +127,8 @@ impl Options {
 
     /// Returns the same options for a call that may run on any node, and is retried at once.
     pub(crate) fn without_demands(self) -> Self {
-        let Self { pause, cores, memory, needs, spread, everywhere, .. } = Self::DEFAULT;
-        Self { pause, cores, memory, needs, spread, everywhere, ..self }
+        let Self { pause, cores, memory, needs, limits, spread, everywhere, .. } = Self::DEFAULT;
+        Self { pause, cores, memory, needs, limits, spread, everywhere, ..self }
     }
 }
 
@@ -213,6 +219,13 @@ macro_rules! __options {
             #[must_use]
             $($visible)* fn needs(mut self, labels: &'static [&'static str]) -> Self {
                 self.options.needs = labels;
+                self
+            }
+
+            /// Sets the limits on the calls that run at a time, each as `NAME=CALLS`.
+            #[must_use]
+            $($visible)* fn limits(mut self, limits: &'static [&'static str]) -> Self {
+                self.options.limits = limits;
                 self
             }
 

@@ -17,7 +17,7 @@ type Change = Box<dyn Fn(&mut Options) + Send + Sync>;
 type Parse = fn(&str) -> Result<Change, String>;
 
 /// The options, with the parsers of their values. The attribute `task` has the same.
-const KNOWN: [(&str, Parse); 16] = [
+const KNOWN: [(&str, Parse); 17] = [
     ("priority", |text| change(text.parse(), |options, priority| options.priority = priority)),
     ("retry", |text| change(text.parse(), |options, retry| options.retry = retry)),
     ("pause", |text| change(humantime::parse_duration(text), |options, pause| options.pause = Some(pause))),
@@ -31,6 +31,7 @@ const KNOWN: [(&str, Parse); 16] = [
     ("cores", |text| change(text.parse::<NonZero<u32>>(), |options, cores| options.cores = cores.get())),
     ("memory", |text| change(size::parse(text), |options, bytes| options.memory = bytes)),
     ("needs", |text| change(labels(text), |options, needs| options.needs = needs)),
+    ("limits", |text| change(limits(text), |options, limits| options.limits = limits)),
     ("spread", |text| change(text.parse(), |options, spread| options.spread = spread)),
     ("everywhere", |text| change(text.parse(), |options, everywhere| options.everywhere = everywhere)),
     ("isolated", |text| change(text.parse(), |options, isolated| options.isolated = isolated)),
@@ -64,6 +65,12 @@ fn labels(text: &str) -> Result<Needs, LabelError> {
         let value = if label.contains('=') { "" } else { "=any" };
         format!("{label}{value}").parse::<Labels>()?;
     }
+    Ok(needs::kept(text.split(',').map(str::to_owned).collect()))
+}
+
+/// Parses limits with commas between them.
+fn limits(text: &str) -> Result<Needs, String> {
+    needs::check_limits(text.split(','))?;
     Ok(needs::kept(text.split(',').map(str::to_owned).collect()))
 }
 
@@ -209,6 +216,7 @@ mod tests {
             ("cores", "2"),
             ("memory", "1 GiB"),
             ("needs", "gpu"),
+            ("limits", "licence=2,disk=1"),
             ("spread", "true"),
             ("everywhere", "true"),
             ("isolated", "true"),
@@ -232,6 +240,7 @@ mod tests {
             cores: _,
             memory: _,
             needs: _,
+            limits: _,
             spread: _,
             everywhere: _,
             isolated: _,
@@ -268,6 +277,9 @@ mod tests {
             ("align.retry", "\"true\" is no value of retry"),
             ("align.cores=0", "zero"),
             ("align.needs=a b", "is not a label"),
+            ("align.limits=licence", "\"licence\" is no limit: expected NAME=CALLS"),
+            ("align.limits=licence=2,licence=3", "the limit licence is given twice"),
+            ("align.limits=licence=0", "\"licence=0\" is no limit"),
             ("align.on_failure=retry", "cancel_group, fail or ignore"),
             ("align.on_failure=ignore", "cannot be ignored"),
         ] {

@@ -1,4 +1,5 @@
-//! The requirements of a task on its node: `cores = 4, memory = "2 GiB", needs("blast", "os=linux")`.
+//! The requirements of a task on its node: `cores = 4, memory = "2 GiB", needs("blast", "os=linux"),
+//! limits("licence=2")`.
 
 use proc_macro2::TokenStream;
 use quote::{ToTokens, quote};
@@ -56,21 +57,39 @@ fn size(text: &str) -> Option<u64> {
 
 /// Parses labels in parentheses.
 pub(crate) fn labels(input: ParseStream<'_>) -> Result<TokenStream> {
+    let what = "label: expected a name, or name=value, of letters, digits, - _ . and /";
+    texts(input, is_label, "needs names at least one label, such as needs(\"blast\")", what)
+}
+
+/// Parses limits in parentheses.
+pub(crate) fn limits(input: ParseStream<'_>) -> Result<TokenStream> {
+    let what = "limit: expected NAME=CALLS, such as \"licence=2\"";
+    texts(input, is_limit, "limits names at least one limit, such as limits(\"licence=2\")", what)
+}
+
+/// Parses texts in parentheses.
+fn texts(
+    input: ParseStream<'_>,
+    is_valid: fn(&str) -> bool,
+    missing: &str,
+    expected: &str,
+) -> Result<TokenStream> {
     let within;
     let parentheses = parenthesized!(within in input);
-    let labels = Punctuated::<LitStr, Token![,]>::parse_terminated(&within)?;
-    if labels.is_empty() {
-        let message = "needs names at least one label, such as needs(\"blast\")";
-        return Err(Error::new(parentheses.span.join(), message));
+    let texts = Punctuated::<LitStr, Token![,]>::parse_terminated(&within)?;
+    if texts.is_empty() {
+        return Err(Error::new(parentheses.span.join(), missing));
     }
-    if let Some(wrong) = labels.iter().find(|label| !is_label(&label.value())) {
-        let message = format!(
-            "{:?} is no label: expected a name, or name=value, of letters, digits, - _ . and /",
-            wrong.value()
-        );
-        return Err(Error::new(wrong.span(), message));
+    if let Some(wrong) = texts.iter().find(|text| !is_valid(&text.value())) {
+        return Err(Error::new(wrong.span(), format!("{:?} is no {expected}", wrong.value())));
     }
-    Ok(quote!(&[#labels]))
+    Ok(quote!(&[#texts]))
+}
+
+/// Returns whether a text is a limit, by the rules of `dataflow_framework`.
+fn is_limit(text: &str) -> bool {
+    let calls = text.split_once('=').filter(|(name, _)| !name.is_empty()).map(|(_, calls)| calls);
+    calls.and_then(|calls| calls.parse::<i64>().ok()).is_some_and(|calls| calls > 0)
 }
 
 /// Returns whether a node can have a label. `zk::Labels` has the same rules.

@@ -19,7 +19,7 @@ pub(crate) struct Options {
 }
 
 /// The options, which are fields of `dataflow_framework::Options`.
-const KNOWN: [&str; 16] = [
+const KNOWN: [&str; 17] = [
     "priority",
     "retry",
     "pause",
@@ -29,6 +29,7 @@ const KNOWN: [&str; 16] = [
     "cores",
     "memory",
     "needs",
+    "limits",
     "spread",
     "everywhere",
     "isolated",
@@ -107,6 +108,9 @@ fn value(name: &Ident, input: ParseStream<'_>) -> Result<TokenStream> {
     }
     if name == "needs" {
         return constraints::labels(input);
+    }
+    if name == "limits" {
+        return constraints::limits(input);
     }
     if FLAGS.iter().any(|flag| name == flag) && !input.peek(Token![=]) {
         return Ok(quote!(true));
@@ -198,6 +202,7 @@ mod tests {
         assert_eq!(given("").ok(), Some(0));
         assert_eq!(given("retry = 3, priority = 2 * LOW").ok(), Some(2));
         assert_eq!(given("cores = 4, memory = \"2 GiB\", needs(\"blast\", \"os=linux\")").ok(), Some(3));
+        assert_eq!(given("limits(\"licence=2\", \"disk=1\"), retry = 1").ok(), Some(2));
         assert_eq!(given("spread, everywhere, cores = THREADS, memory = 1 << 20").ok(), Some(4));
         assert_eq!(given("effect, nondeterministic = true, retry = 1").ok(), Some(3));
         assert_eq!(given("on_failure = ignore, timeout = \"1 min 30 s\"").ok(), Some(2));
@@ -210,7 +215,7 @@ mod tests {
             (
                 "prioritty = 3",
                 "there is no option prioritty; the options are priority, retry, pause, pause_max, on_failure, timeout, cores, \
-                 memory, needs, spread, everywhere, isolated, memory_max, effect, nondeterministic, cached",
+                 memory, needs, limits, spread, everywhere, isolated, memory_max, effect, nondeterministic, cached",
             ),
             (
                 "on_failure = retry",
@@ -223,6 +228,11 @@ mod tests {
             ("cores = 0", "a call takes at least one worker"),
             ("memory = \"2 gigs\"", "\"2 gigs\" is no size such as \"2 GiB\" or \"500 MB\""),
             ("needs = \"blast\"", "expected parentheses"),
+            ("limits()", "limits names at least one limit, such as limits(\"licence=2\")"),
+            (
+                "limits(\"licence=0\")",
+                "\"licence=0\" is no limit: expected NAME=CALLS, such as \"licence=2\"",
+            ),
             ("needs()", "needs names at least one label, such as needs(\"blast\")"),
             (
                 "needs(\"a b\")",

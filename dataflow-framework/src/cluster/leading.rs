@@ -157,7 +157,12 @@ impl Leading {
 
     /// Notes that the reports of a node are complete, or will not come.
     pub(super) fn on_reports_complete(&self, node: NodeId) {
-        self.untold().remove(&node);
+        let mut untold = self.untold();
+        if untold.remove(&node) && untold.is_empty() {
+            // The lock is held, so that the graph receives the last change.
+            self.engine.change(|graph| graph.set_untold(false));
+        }
+        drop(untold);
         self.is_told.notify_one();
     }
 
@@ -173,7 +178,10 @@ impl Leading {
         }
         known.by_node.insert(node, Follower { member, line, told: Some(Vec::new()) });
         drop(known);
-        self.untold().insert(node);
+        let mut untold = self.untold();
+        untold.insert(node);
+        self.engine.inspect(|graph| graph.set_untold(true));
+        drop(untold);
         self.others.wake.notify_one();
     }
 

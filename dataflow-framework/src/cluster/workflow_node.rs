@@ -195,7 +195,7 @@ impl WorkflowNode {
 
     /// Handles a node without a running companion, which has nothing to report.
     pub(super) fn on_absent(&self, node: NodeId) {
-        if let Role::Leads(leading) = &self.lock().role {
+        if let Some(leading) = self.leading() {
             leading.on_reports_complete(node);
         }
     }

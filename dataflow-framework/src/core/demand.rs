@@ -19,6 +19,8 @@ pub(crate) struct Demand {
     pub(crate) store: u64,
     /// The required labels, each as a name, or as a name with a value (`name=value`).
     pub(crate) needs: &'static [&'static str],
+    /// The limits on the running calls of all members, each as `NAME=CALLS`.
+    pub(crate) limits: &'static [&'static str],
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -72,10 +74,11 @@ impl Class {
 
 impl Demand {
     /// The requirements of a call that may run anywhere.
-    pub(crate) const NONE: Self = Self { cores: 1, memory: 0, store: 0, needs: &[] };
+    pub(crate) const NONE: Self = Self { cores: 1, memory: 0, store: 0, needs: &[], limits: &[] };
 
     pub(crate) fn of(options: &Options) -> Self {
-        Self { cores: options.cores.max(1), memory: options.memory, needs: options.needs, ..Self::NONE }
+        let Options { cores, memory, needs, limits, .. } = *options;
+        Self { cores: cores.max(1), memory, needs, limits, ..Self::NONE }
     }
 }
 

@@ -59,6 +59,7 @@ impl Explaining<'_> {
                     before: self.queues.before(id) as u64,
                     nodes: crew.members,
                     with_room: crew.with_room,
+                    limit: self.data.members.reached_limit(call.demand()).map(str::to_owned),
                     lacks: self.data.lacks(id).iter().map(ToString::to_string).collect(),
                 }
             }

@@ -331,6 +331,11 @@ impl Graph {
         &mut self.data.journal
     }
 
+    /// Lets calls with limits wait while some members have not reported the calls that they run since an earlier run.
+    pub(crate) fn set_untold(&mut self, are_untold: bool) {
+        self.data.members.set_untold(are_untold);
+    }
+
     /// Returns the calls that wait for a worker.
     pub(crate) fn queues(&mut self) -> &mut Queues {
         &mut self.queues

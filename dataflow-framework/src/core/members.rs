@@ -12,6 +12,7 @@
 //! others that demand memory if only memory is missing.
 
 mod leaving;
+mod limits;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -59,6 +60,8 @@ pub(super) struct Members {
     pub(super) durations: Durations,
     /// The number of leaving members that were not allowed to go yet.
     leavers: usize,
+    /// Whether some members have not reported the calls that they run since an earlier run of the program.
+    are_untold: bool,
 }
 
 /// The share of a member that a call takes.
@@ -99,6 +102,8 @@ struct Load {
     memory: BTreeMap<u64, u64>,
     /// The tasks of the assigned calls, which are few, each with the number of its calls.
     tasks: Vec<(Option<TaskKey>, u64)>,
+    /// The numbers of assigned calls, also of those that wait for others, by the names of their limits.
+    limits: BTreeMap<&'static str, i64>,
     /// The expected total duration of the assigned calls, and that of the longest one.
     expected_ns: u64,
     longest_ns: u64,
@@ -244,11 +249,15 @@ impl Members {
         self.change(member, |load| {
             load.occupy(claim);
             load.spread += u64::from(is_spread);
+            load.count_limits(claim.demand, 1);
         });
     }
 
     pub(super) fn ended(&mut self, member: Member, claim: Claim) {
-        self.change(member, |load| load.release(claim));
+        self.change(member, |load| {
+            load.release(claim);
+            load.count_limits(claim.demand, -1);
+        });
     }
 
     /// Records that an assigned call waits for others, and releases its workers and memory to them.
@@ -321,7 +330,10 @@ impl Members {
     pub(super) fn choose_for_short(&self, class: &Class, with: &[(Member, u64)], least: Member) -> Member {
         let takes = |load: &Load| {
             let is_full = load.wide > 0 || load.assigned >= load.workers + AHEAD_MAX;
-            class.demand.cores == 1 && !is_full && load.is_suitable(class.demand)
+            class.demand.cores == 1
+                && class.demand.limits.is_empty()
+                && !is_full
+                && load.is_suitable(class.demand)
         };
         self.holders(class, with, takes).max_by_key(|(_, held)| *held).map_or(least, |(member, _)| member)
     }
@@ -385,7 +397,7 @@ impl Load {
     /// Returns whether the member accepts another call with this demand.
     fn accepts(&self, demand: Demand) -> bool {
         // A call that takes several workers must not share them with calls assigned then.
-        if demand.cores > 1 || self.wide > 0 || self.is_kept_free() {
+        if demand.cores > 1 || !demand.limits.is_empty() || self.wide > 0 || self.is_kept_free() {
             self.has_free_workers(demand)
         } else {
             // The expected total duration is limited, so a member accepts few long calls and many short ones. It is

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::{
-    Action, Capacity, Graph, Lack, Member, Outcome,
+    Action, Capacity, Demand, Graph, Lack, Member, Outcome,
+    call::CallState,
     graph_tests::{assigned_to, new_call, version},
 };
 use crate::{
@@ -219,4 +220,71 @@ fn discrete_calls_run_on_grid_that_meets_demands() {
         }
     }
     assert_eq!(ran, expected);
+}
+
+const LICENSED: Options = Options { limits: &["licence=2"], ..Options::DEFAULT };
+
+#[test]
+fn calls_with_a_limit_never_exceed_it_over_all_members() {
+    let mut graph = graph([Capacity::of_workers(4), Capacity::of_workers(4)]);
+    for id in 0..4 {
+        call(&mut graph, id, &[], LICENSED);
+    }
+    call(&mut graph, 4, &[], Options { limits: &["disk=1", "licence=3"], ..Options::DEFAULT });
+    call(&mut graph, 5, &[], Options::DEFAULT);
+    let first = assigned(&mut graph);
+    let calls: Vec<_> = first.iter().map(|(call, _)| *call).collect();
+    assert_eq!(calls, [0, 2, 4, 5], "the last one has no limit, and the one before a higher one");
+    assert_eq!(graph.known().members.reached_limit(Demand::of(&LICENSED)), Some("licence=2"));
+    written(&mut graph, 4, first[2].1);
+    assert_eq!(assigned(&mut graph), []);
+    graph.lost(Member(1));
+    assert!(!assigned(&mut graph).is_empty(), "the lost member ran some");
+    let limited: Vec<_> = graph.known().calls.iter().filter(|(_, call)| call.options == LICENSED).collect();
+    let running = limited.iter().filter(|(_, call)| matches!(call.state, CallState::Runs(_))).count();
+    assert_eq!(running, 2);
+}
+
+#[test]
+fn call_with_a_limit_is_not_assigned_ahead() {
+    let mut graph = graph([Capacity::of_workers(1)]);
+    call(&mut graph, 0, &[], Options::DEFAULT);
+    call(&mut graph, 1, &[], LICENSED);
+    assert_eq!(assigned(&mut graph), [(0, 0)]);
+    graph.joined(Member(1), Capacity::of_workers(1));
+    assert_eq!(assigned(&mut graph), [(1, 1)]);
+}
+
+#[test]
+fn calls_with_limits_wait_for_the_reports_about_an_earlier_run() {
+    let mut before = graph([Capacity::of_workers(0), Capacity::of_workers(2)]);
+    call(&mut before, 0, &[], LICENSED);
+    call(&mut before, 1, &[], Options { limits: &["licence=1"], ..Options::DEFAULT });
+    assert_eq!(assigned(&mut before), [(0, 1)]);
+    let mark = before.known().calls[&0].mark;
+    let mut graph = graph([Capacity::of_workers(2)]);
+    graph.set_untold(true);
+    call(&mut graph, 0, &[], LICENSED);
+    call(&mut graph, 1, &[], Options { limits: &["licence=1"], ..Options::DEFAULT });
+    assert_eq!(assigned(&mut graph), []);
+    graph.joined(Member(1), Capacity::of_workers(2));
+    graph.on_running(Member(1), 0, mark);
+    graph.set_untold(false);
+    assert_eq!(assigned(&mut graph), [], "the first call runs");
+    written(&mut graph, 0, 1);
+    assert_eq!(assigned(&mut graph).len(), 1);
+}
+
+#[test]
+fn calls_with_limits_wait_for_unknown_calls_of_an_earlier_run() {
+    let mut before = graph([Capacity::of_workers(2)]);
+    call(&mut before, 0, &[], Options::DEFAULT);
+    call(&mut before, 1, &[], LICENSED);
+    let mark = before.known().calls[&1].mark;
+    let mut graph = graph([Capacity::of_workers(2), Capacity::of_workers(2)]);
+    graph.on_running(Member(1), 1, mark);
+    call(&mut graph, 0, &[], Options { limits: &["licence=1"], ..Options::DEFAULT });
+    assert_eq!(assigned(&mut graph), [], "the limits of the running call are unknown");
+    graph.lost(Member(1));
+    assert_eq!(assigned(&mut graph), [(0, 0)]);
 }

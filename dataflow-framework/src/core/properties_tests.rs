@@ -99,6 +99,8 @@ struct Run {
     brought: BTreeSet<(Member, VersionId)>,
     /// The calls with a different output in each execution.
     durable: BTreeSet<CallId>,
+    /// The calls with a limit, of which one runs at a time.
+    limited: BTreeSet<CallId>,
     /// The outputs of durable calls that were seen.
     seen: BTreeMap<VersionId, u64>,
     executions: u64,

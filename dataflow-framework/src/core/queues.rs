@@ -122,7 +122,8 @@ impl Queues {
             let (mut next, mut blocked, mut has_changed) = (None::<(Key, &Class, Member)>, Vec::new(), false);
             let mut is_any_unused = false;
             for (class, queue) in &mut self.by_class {
-                let Some(key) = queue.first(&data.calls) else {
+                let may_start = data.members.reached_limit(class.demand).is_none();
+                let Some(key) = queue.first(&data.calls).filter(|_| may_start) else {
                     if std::mem::take(&mut queue.is_reserving) {
                         data.members.unreserve(class.demand);
                         has_changed = true;

@@ -11,6 +11,7 @@ use crate::{
     encoding::encode,
     failure::{Failed, Failure},
     ids::{Argument, CallId, VersionId},
+    needs,
     options::{OnFailure, Options},
     task::TaskDef,
     value::{Datum, Value},
@@ -202,6 +203,9 @@ fn refusal(task: &TaskDef, is_in_table: bool, options: Options) -> Option<String
     }
     if options.cores == 0 {
         return Some("it is to take no worker: a call takes one or more (`cores`)".to_owned());
+    }
+    if let Err(reason) = needs::check_limits(options.limits.iter().copied()) {
+        return Some(reason);
     }
     if options.cached && options.is_durable() {
         return Some(

@@ -50,6 +50,9 @@ pub enum Place {
         nodes: u64,
         /// The number of these nodes that can accept a call now.
         with_room: u64,
+        /// The limit that lets no other call start now.
+        #[serde(default)]
+        limit: Option<String>,
         /// The requirements that no node meets; empty if some node meets all.
         lacks: Vec<String>,
     },
@@ -119,6 +122,9 @@ impl fmt::Display for Place {
             Self::Ready { lacks, .. } if !lacks.is_empty() => {
                 write!(f, "can run on no node that is there: {}", lacks.join("; "))
             }
+            Self::Ready { limit: Some(limit), .. } => {
+                write!(f, "waits for calls with the limit {limit}: as many as it permits run, or may run")
+            }
             Self::Ready { nodes: 0, .. } => write!(f, "could begin, but no node runs calls"),
             Self::Ready { before, nodes, with_room, .. } => write!(
                 f,
@@ -187,6 +193,7 @@ it has failed 2 times before";
             before: 4,
             nodes,
             with_room: 1,
+            limit: None,
             lacks: lacks.iter().map(|lack| (*lack).to_owned()).collect(),
         };
         assert!(

@@ -111,8 +111,12 @@ impl Graph {
         }
         let task = task.unwrap_or(&UNKNOWN);
         let cancelled = is_cancelled.then(Reason::cancelled);
-        let refused =
-            refused.map(Reason::from).or(cancelled).map(|reason| Failure::new(task.name, id, reason));
+        let waits_for_itself = (!options.limits.is_empty() && self.has_limits(parent)).then(|| {
+            "it has limits, and so has the call within which it is made: calls with limits make none, since they could wait \
+             for each other"
+        });
+        let refused = refused.map(Reason::from).or(waits_for_itself.map(Reason::from));
+        let refused = refused.or(cancelled).map(|reason| Failure::new(task.name, id, reason));
         let known = self.replay.take_within(root, id);
         let differs = known.as_ref().is_some_and(|known| known.mark != mark);
         if let Some(member) = known.as_ref().filter(|_| differs).and_then(|known| known.runs_on) {
@@ -128,6 +132,18 @@ impl Graph {
         if differs {
             self.nests.fail_divergent(&self.data, parent, position, Some(task));
         }
+    }
+
+    /// Returns whether a call, or one of those within which it was made, has limits.
+    fn has_limits(&self, mut id: CallId) -> bool {
+        while let Some(call) = self.data.calls.get(&id) {
+            if !call.options.limits.is_empty() {
+                return true;
+            }
+            let Some(within) = call.within else { break };
+            id = within.parent;
+        }
+        false
     }
 
     fn add_data(&mut self, parent: CallId, member: Member, position: u64, (bytes, content): (u64, u128)) {

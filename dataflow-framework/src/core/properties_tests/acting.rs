@@ -184,6 +184,7 @@ impl Run {
     }
 
     pub(super) fn begin(&mut self, member: Member, assignment: Assignment) {
+        self.check_limit(assignment.call);
         if self.vanished.contains(&member) {
             let inputs = Vec::new();
             return self.running.push(Running { member, assignment, inputs, is_earlier: false });

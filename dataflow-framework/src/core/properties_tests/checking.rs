@@ -65,6 +65,20 @@ impl Run {
         }
     }
 
+    /// Checks that no other call with a limit runs when one starts.
+    pub(super) fn check_limit(&self, starts: CallId) {
+        let calls = &self.graph.known().calls;
+        let others = self.running.iter().filter(|other| {
+            let call = other.assignment.call;
+            let counts = calls.get(&call).map_or(other.is_earlier && call >= self.next, |known| {
+                known.state == CallState::Runs(other.member)
+            });
+            self.limited.contains(&call) && call != starts && counts
+        });
+        let others: Vec<_> = others.map(|other| other.assignment.call).collect();
+        assert!(!self.limited.contains(&starts) || others.is_empty(), "{starts} starts next to {others:?}");
+    }
+
     /// Checks that each member stores the data that the graph assumes there.
     pub(super) fn check(&self) {
         self.check_demands();

@@ -36,6 +36,7 @@ impl Run {
             unseen: Vec::new(),
             brought: BTreeSet::new(),
             durable: BTreeSet::new(),
+            limited: BTreeSet::new(),
             seen: BTreeMap::new(),
             executions: 0,
             repeated: 0,
@@ -225,6 +226,9 @@ impl Run {
         }
         if options.is_durable() {
             self.durable.insert(id);
+        }
+        if !options.limits.is_empty() {
+            self.limited.insert(id);
         }
         self.note_group(id, fails && options.on_failure == OnFailure::CancelGroup);
         let inputs: Result<Vec<u64>, CallId> =

@@ -121,8 +121,8 @@ pub(super) fn statement() -> impl Strategy<Value = Statement> {
         1 => Just(OnFailure::CancelGroup),
         1 => Just(OnFailure::CancelSuccessors),
     ];
-    let options = (-1..=1, 0..=1_u32, on_failure, 0..4, prop::option::of(demands));
-    let options = options.prop_map(|(priority, retry, on_failure, durable, demands)| {
+    let options = (-1..=1, 0..=1_u32, on_failure, 0..4, prop::option::of(demands), 0..3);
+    let options = options.prop_map(|(priority, retry, on_failure, durable, demands, limited)| {
         let (cores, memory, spread, everywhere) = demands.unwrap_or((1, 0, 1, 1));
         Options {
             priority,
@@ -132,6 +132,7 @@ pub(super) fn statement() -> impl Strategy<Value = Statement> {
             nondeterministic: durable == 0,
             cores,
             memory,
+            limits: if limited == 0 { &["licence=1"] } else { &[] },
             spread: spread == 0,
             everywhere: everywhere == 0,
             ..Options::DEFAULT
