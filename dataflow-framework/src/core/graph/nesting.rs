@@ -111,10 +111,10 @@ impl Graph {
         }
         let task = task.unwrap_or(&UNKNOWN);
         let cancelled = is_cancelled.then(Reason::cancelled);
-        let waits_for_itself = (!options.limits.is_empty() && self.has_limits(parent)).then(|| {
+        let waits_for_itself = (!options.limits.is_empty() && self.has_limits(parent)).then_some(
             "it has limits, and so has the call within which it is made: calls with limits make none, since they could wait \
-             for each other"
-        });
+             for each other",
+        );
         let refused = refused.map(Reason::from).or(waits_for_itself.map(Reason::from));
         let refused = refused.or(cancelled).map(|reason| Failure::new(task.name, id, reason));
         let known = self.replay.take_within(root, id);
