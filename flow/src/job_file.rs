@@ -11,8 +11,10 @@ use serde::Deserialize;
 use thiserror::Error;
 use toml::{Spanned, Value};
 
+use crate::pattern::is_name;
+
 /// The shell for commands: it stops at the first failed command and at unset variables.
-const SHELL: &str = "sh -eu";
+pub(crate) const SHELL: &str = "sh -eu";
 
 /// The options of a task in `with`. A file of commands has no use for the others.
 const OPTIONS: [&str; 9] =
@@ -39,6 +41,9 @@ pub(crate) struct JobFile {
 #[serde(deny_unknown_fields)]
 struct Content {
     shell: Option<String>,
+    /// The numbers of commands that may run at a time, by the names of the limits.
+    #[serde(default)]
+    limits: BTreeMap<Spanned<String>, Spanned<u32>>,
     #[serde(default)]
     each: BTreeMap<Spanned<String>, Values>,
     #[serde(default)]
@@ -66,6 +71,9 @@ pub(crate) struct Task {
     /// Whether the outputs are removed once all their readers have completed.
     #[serde(default)]
     pub(crate) temporary: bool,
+    /// The limits that apply to its commands.
+    #[serde(default)]
+    uses: Vec<Spanned<String>>,
     #[serde(default)]
     with: BTreeMap<Spanned<String>, Value>,
 }
@@ -109,7 +117,7 @@ impl JobFile {
     /// Returns the words of the command that starts the shell.
     pub(crate) fn shell(&self) -> Vec<String> {
         let shell = self.content.shell.as_deref().filter(|shell| !shell.trim().is_empty());
-        shell.unwrap_or(SHELL).split_whitespace().map(str::to_owned).collect()
+        words(shell.unwrap_or(SHELL))
     }
 
     /// Returns the variables, each with its position.
@@ -146,8 +154,37 @@ impl JobFile {
             };
             options.set(name, &value).map_err(|reason| self.invalid(position, reason))?;
         }
+        let limits = task.uses.iter().map(|name| self.limit(name)).collect::<Result<Vec<_>, _>>()?;
+        if let Some(first) = task.uses.first() {
+            let set = options.set("limits", &limits.join(","));
+            set.map_err(|reason| self.invalid(first.span().start, reason))?;
+        }
         Ok(options)
     }
+
+    /// Returns the limit of this name as the value of an option.
+    fn limit(&self, name: &Spanned<String>) -> Result<String, Invalid> {
+        let known = self.content.limits.iter().find(|(known, _)| known.get_ref() == name.get_ref());
+        let name_position = name.span().start;
+        let name = name.get_ref();
+        let Some((_, calls)) = known else {
+            let reason = format!("there is no limit {name}: define the number of its commands in [limits]");
+            return Err(self.invalid(name_position, reason));
+        };
+        if *calls.get_ref() == 0 || !is_name(name) {
+            let reason = format!(
+                "the limit {name:?} is {}: its name has letters, digits, `_` and `-`, and it permits one command or more",
+                calls.get_ref()
+            );
+            return Err(self.invalid(calls.span().start, reason));
+        }
+        Ok(format!("{name}={}", calls.get_ref()))
+    }
+}
+
+/// Returns the words of a text.
+pub(crate) fn words(text: &str) -> Vec<String> {
+    text.split_whitespace().map(str::to_owned).collect()
 }
 
 fn line_of(text: &str, position: usize) -> usize {

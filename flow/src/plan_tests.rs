@@ -26,10 +26,14 @@ fn refused(text: &str, expected: &str) {
 
 /// Aligns, sorts, merges and calls.
 const PIPELINE: &str = r#"
+[limits]
+licence = 2
+disk = 1
 [each]
 sample = "samples/*.fq"
 region = ["chr1", "chr2", "chr3"]
 [task.align]
+uses = ["licence", "disk"]
 in = ["hg38.fa", "samples/{sample}.fq"]
 out = ["sam/{sample}.sam"]
 run = "bwa mem {in} > {out}"
@@ -66,6 +70,7 @@ fn pipeline_over_200_samples_has_a_command_for_each_combination_of_output_variab
     assert_eq!((options.cores, options.memory, options.retry), (2, 8 << 30, 3));
     assert_eq!((options.pause, options.pause_max), (Some(std::time::Duration::from_secs(1)), None));
     assert_eq!(options.needs, ["bwa", "os=linux"]);
+    assert_eq!(options.limits, ["licence=2", "disk=1"]);
     assert!(plan.kinds[0].is_temporary && !plan.kinds[1].is_temporary);
 }
 
@@ -207,3 +212,13 @@ fn wrong_fields_are_refused_with_their_lines() {
         refused(text, expected);
     }
 }
+        ("[task.a]\nout = [\"x\"]\nrun = \"\"\nuses = [\"l\"]", "4: there is no limit l: define"),
+        (
+            "[limits]\nl = 0\n[task.a]\nout = [\"x\"]\nrun = \"\"\nuses = [\"l\"]",
+            "2: the limit \"l\" is 0: its name",
+        ),
+        ("[limits]\nl = -1", "2: invalid value: integer `-1`"),
+        (
+            "[limits]\nl = 1\n[task.a]\nout = [\"x\"]\nrun = \"\"\nuses = [\"l\", \"l\"]",
+            "6: \"l=1,l=1\" is no value of limits: the limit l is given twice",
+        ),

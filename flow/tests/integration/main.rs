@@ -222,6 +222,38 @@ fn command_that_fails_once_is_repeated_by_retry() {
 fn check_prints_the_plan_and_what_has_to_run() {
     let job = Job::new(PIPELINE);
     let check = || serde_json::from_slice::<Value>(&job.flow(&["check", "--json"]).stdout).unwrap();
+#[test]
+fn worker_runs_other_commands_in_the_pause_of_a_failed_one() {
+    let job = Job::new(
+        "[task.a]\nout = [\"x\"]\nwith = { retry = 8, pause = \"100 ms\", priority = 1 }\nrun = '[ -e \"$LOG\" ]; touch x'\n\
+         [task.b]\nout = [\"y\"]\nrun = 'echo b >> \"$LOG\"; touch y'",
+    );
+    let output = job.flow(&["solve", "--quiet", "--workers", "1"]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn commands_that_use_a_limit_run_one_at_a_time() {
+    let job = Job::new(
+        "[limits]\nlicence = 1\n[each]\nn = [\"1\", \"2\", \"3\", \"4\", \"5\", \"6\"]\n\
+         [task.a]\nout = [\"a{n}\"]\nuses = [\"licence\"]\nrun = 'mkdir \"$LOG.used\"; sleep 0.05; rmdir \"$LOG.used\"; touch a{n}'",
+    );
+    let output = job.flow(&["solve", "--quiet", "--workers", "4"]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(job.has("a6"));
+}
+
+#[test]
+fn files_whose_names_have_quotes_and_newlines_pass_between_commands() {
+    let job = Job::new(
+        "[task.a]\nout = [\"it's \\\"a\\\"\\n$(b)/x\"]\nrun = 'echo one > {out}'\n\
+         [task.b]\nin = [\"it's \\\"a\\\"\\n$(b)/x\"]\nout = [\"-y;\"]\nrun = 'cat {in} > {out}'",
+    );
+    let output = job.flow(&["solve", "--quiet"]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(job.text("-y;"), "one\n");
+}
+
     let plan = check();
     assert_eq!(plan["tasks"]["sort"], 3);
     assert_eq!(plan["levels"], serde_json::json!([3, 1, 1]));
