@@ -19,6 +19,7 @@ use serde_json::json;
 
 use crate::{
     job_file::JobFile,
+    map::{self, Map},
     plan::{self, Plan},
     record::{self, Selection},
     work::{self, Done, Flow, Returned, SENT_BYTES_MAX, Source, Work},
@@ -33,8 +34,10 @@ const BAR_CHARS_MAX: usize = 40;
 /// The options of a job.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
-    /// The job file.
+    /// The job file; with --map, the command
     file: PathBuf,
+    #[command(flatten)]
+    map: Map,
     /// Read and write the files where they are: every node reaches the folder of the job file at the same path. By
     /// default, with submit, inputs travel with the job, and --wait writes the outputs. Implied by solve
     #[arg(long)]
@@ -49,6 +52,15 @@ pub(crate) struct Options {
 pub(crate) enum Commands {
     /// Check a job file, and print its plan.
     Check(Check),
+    /// Run a command for each of many values: short for solve --map. The options are those of solve, and on a
+    /// cluster those of submit --map.
+    ///
+    /// Example: flow map 'gzip -c {} > {}.gz' --out '{}.gz' *.txt
+    Map {
+        /// The command, the values, and options
+        #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+        words: Vec<OsString>,
+    },
 }
 
 #[derive(Debug, Args)]
@@ -60,13 +72,25 @@ pub(crate) struct Check {
     json: bool,
 }
 
+/// Returns the absolute path of a folder.
+fn absolute(folder: &Path) -> Result<PathBuf, Failure> {
+    fs::canonicalize(folder)
+        .map_err(|error| Failure::usage(format!("{}: the folder cannot be read: {error}", folder.display())))
+}
+
+/// Plans a command for each of many values, in the current folder.
+fn mapped(map: &Map, command: &Path) -> Result<(PathBuf, Plan), Failure> {
+    let command = command.to_str().ok_or_else(|| Failure::usage("the command is not UTF-8"))?;
+    let folder = absolute(Path::new("."))?;
+    let plan = map.plan(command, &folder).map_err(Failure::usage)?;
+    Ok((folder, plan))
+}
+
 /// Reads and plans a job file. Returns its folder and the plan.
 fn read(path: &Path) -> Result<(PathBuf, Plan), Failure> {
     let file = JobFile::read(path).map_err(Failure::usage)?;
     let folder = path.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new("."));
-    let folder = fs::canonicalize(folder).map_err(|error| {
-        Failure::usage(format!("{}: the folder cannot be read: {error}", folder.display()))
-    })?;
+    let folder = absolute(folder)?;
     let variables = plan::variables(&file, &folder).map_err(Failure::usage)?;
     let plan = Plan::new(&file, &variables, |path| folder.join(path).is_file()).map_err(Failure::usage)?;
     Ok((folder, plan))
@@ -78,8 +102,9 @@ impl Command for Flow {
     const ABOUT: &'static str = "Runs shell commands, each after the commands that write its inputs";
     type Options = Options;
 
-    fn arguments(Options { file, shared, overwrite }: Options) -> Result<Work, Failure> {
-        let (folder, plan) = read(&file)?;
+    fn arguments(Options { file, map, shared, overwrite }: Options) -> Result<Work, Failure> {
+        let is_map = map.is_selected();
+        let (folder, plan) = if is_map { mapped(&map, &file)? } else { read(&file)? };
         // Before the selection: an earlier run may still write.
         let lock = record::lock(&folder)?;
         let Selection { runs, sources } = record::select(&plan, &folder).map_err(Failure::usage)?;
@@ -112,10 +137,10 @@ impl Command for Flow {
         })?;
         *FOLDER.lock().map_err(|error| Failure::failed(error.to_string()))? = Some((folder, lock));
         let (shell, kinds, skipped) = (plan.shell, plan.kinds, all - steps.len());
-        Ok(Work { folder: shared_folder, shell, kinds, sources, steps, skipped })
+        Ok(Work { folder: shared_folder, shell, kinds, sources, steps, skipped, is_map })
     }
 
-    fn show(Done { ran, skipped, returned, mut failures }: Done) -> Shown {
+    fn show(Done { ran, skipped, returned, mut failures, rows }: Done) -> Shown {
         let folder = FOLDER.lock().ok().and_then(|folder| folder.as_ref().map(|(folder, _)| folder.clone()));
         for one in &returned {
             if let Some(folder) = &folder
@@ -124,10 +149,16 @@ impl Command for Flow {
                 failures.push(format!("{}: {error}", one.step.label));
             }
         }
-        let json = json!({ "ran": ran, "skipped": skipped, "failures": failures });
+        let mut json = json!({ "ran": ran, "skipped": skipped, "failures": failures });
+        if !rows.is_empty() {
+            json["values"] = json!(rows);
+        }
         let text = format!("{} ran; {} up to date", work::commands(ran), work::commands(skipped));
         let is_complete = failures.is_empty();
         failures.push(text);
+        if !rows.is_empty() {
+            failures.insert(0, map::table(&rows));
+        }
         Shown::new(failures.join("\n"), json, is_complete)
     }
 }
@@ -142,7 +173,13 @@ fn write(folder: &Path, Returned { step, record, files }: &Returned) -> Result<(
 
 impl More for Commands {
     fn run(self) -> Result<ExitCode, Failure> {
-        let Self::Check(Check { file, json }) = self;
+        let Check { file, json } = match self {
+            Self::Check(check) => check,
+            Self::Map { words } => {
+                let solve = ["flow", "solve", "--map"].map(OsString::from);
+                return Ok(run(solve.into_iter().chain(words)));
+            }
+        };
         let (folder, plan) = read(&file)?;
         let selection = record::select(&plan, &folder).map_err(Failure::usage)?;
         let figures = as_json(&plan, &selection);

@@ -18,7 +18,10 @@ use crate::{
 const INPUTS_MAX: usize = 10_000;
 
 /// The maximum length of a command: Linux limits an argument of a program to 128 KiB.
-const COMMAND_BYTES_MAX: usize = 120_000;
+pub(crate) const COMMAND_BYTES_MAX: usize = 120_000;
+
+/// The maximum size of the commands of a job with the names of their files, in bytes.
+const PLAN_BYTES_MAX: usize = 128 << 20;
 
 /// The maximum number of commands that an error lists.
 const LISTED_MAX: usize = 5;
@@ -41,6 +44,8 @@ pub(crate) struct Kind {
     pub(crate) name: String,
     pub(crate) options: Options,
     pub(crate) is_temporary: bool,
+    /// Whether the standard output of a command is its result, and its only output. Nothing is recorded.
+    pub(crate) prints: bool,
 }
 
 /// A command. Paths are relative to the folder of the job file.
@@ -55,6 +60,25 @@ pub(crate) struct Step {
     pub(crate) outputs: Vec<String>,
 }
 
+/// The size of the commands so far.
+#[derive(Debug, Default)]
+pub(crate) struct Size(usize);
+
+impl Size {
+    /// Adds a command. Refuses it if the job becomes too large.
+    pub(crate) fn add(&mut self, step: &Step) -> Result<(), String> {
+        let files = step.inputs.iter().chain(&step.outputs).map(|path| path.len() + size_of::<String>());
+        self.0 += step.command.len() + files.sum::<usize>();
+        if self.0 <= PLAN_BYTES_MAX {
+            return Ok(());
+        }
+        let reason = format!(
+            "the commands of the job and the names of their files have more than {PLAN_BYTES_MAX} bytes"
+        );
+        Err(format!("{reason}: merge files in several stages, or divide the job"))
+    }
+}
+
 impl Plan {
     /// Plans all commands of a job file; `is_file` looks for a file in its folder.
     pub(crate) fn new(
@@ -62,18 +86,21 @@ impl Plan {
         variables: &Variables,
         is_file: impl Fn(&str) -> bool,
     ) -> Result<Self, Invalid> {
-        let (mut kinds, mut steps) = (Vec::new(), Vec::new());
+        let (mut kinds, mut steps, mut size) = (Vec::new(), Vec::new(), Size::default());
         for (name, position, task) in file.tasks() {
             check_task(file, name, position, task, variables)?;
             kinds.push(Kind {
                 name: name.to_owned(),
                 options: file.options(task)?,
                 is_temporary: task.temporary,
+                prints: false,
             });
             let too_many =
                 || file.invalid(position, format!("the job has more than {COMBINATIONS_MAX} commands"));
             for binding in pattern::combinations(&output_variables(task), variables).ok_or_else(too_many)? {
-                steps.push((step(file, kinds.len() - 1, (name, task), &binding, variables)?, position));
+                let step = step(file, kinds.len() - 1, (name, task), &binding, variables)?;
+                size.add(&step).map_err(|reason| file.invalid(position, reason))?;
+                steps.push((step, position));
             }
             if steps.len() > COMBINATIONS_MAX {
                 return Err(too_many());
@@ -86,6 +113,7 @@ impl Plan {
                 step.inputs.iter().find(|path| !makers.contains_key(&***path) && !is_file(path))
             {
                 let what = "which no task writes and which does not exist: create it, or correct its name";
+                let path = path.escape_debug();
                 return Err(file.invalid(*position, format!("task {} reads {path}, {what}", step.label)));
             }
         }
@@ -288,8 +316,8 @@ fn check_folders(
             let mut folders = path.match_indices('/').map(|(at, _)| &path[..at]);
             let is_file = |folder: &&str| makers.contains_key(folder) || is_output && inputs.contains(folder);
             if let Some(folder) = folders.find(is_file) {
-                let reason =
-                    format!("task {}: {folder} is a file of the job and the folder of {path}", step.label);
+                let (label, folder, path) = (&step.label, folder.escape_debug(), path.escape_debug());
+                let reason = format!("task {label}: {folder} is a file of the job and the folder of {path}");
                 return Err(file.invalid(*position, format!("{reason}: rename one of them")));
             }
         }
@@ -298,17 +326,21 @@ fn check_folders(
 }
 
 /// Returns paths as words for the shell.
-fn quoted(paths: &[String]) -> String {
-    let is_plain = |path: &str| path.chars().all(|c| c.is_alphanumeric() || "._-+/=,@%".contains(c));
+pub(crate) fn quoted(paths: &[String]) -> String {
     let quoted = paths.iter().map(|path| {
         let before = if path.starts_with('-') { "./" } else { "" };
-        if is_plain(path) {
-            format!("{before}{path}")
-        } else {
-            format!("{before}'{}'", path.replace('\'', r"'\''"))
-        }
+        format!("{before}{}", word(path))
     });
     quoted.collect::<Vec<_>>().join(" ")
+}
+
+/// Returns a text as a word for the shell.
+pub(crate) fn word(text: &str) -> String {
+    let is_plain = |c: char| c.is_alphanumeric() || "._-+/=,@%".contains(c);
+    if !text.is_empty() && text.chars().all(is_plain) {
+        return text.to_owned();
+    }
+    format!("'{}'", text.replace('\'', r"'\''"))
 }
 
 /// Returns the positions of the commands that write the files.
@@ -320,6 +352,7 @@ fn makers<'a>(file: &JobFile, steps: &'a [(Step, usize)]) -> Result<HashMap<&'a 
                 let (other, other_position) = &steps[other];
                 let (one, line, two) = (&other.label, file.line(*other_position), &step.label);
                 let remedy = "each output needs a name of its own, with all variables of its task";
+                let path = path.escape_debug();
                 let reason = format!("{one} (line {line}) and {two} both write {path}: {remedy}");
                 return Err(file.invalid(*position, reason));
             }

@@ -150,6 +150,22 @@ fn command_longer_than_an_argument_is_refused() {
 }
 
 #[test]
+fn job_with_too_many_inputs_is_refused_before_they_fill_the_memory() {
+    let values =
+        |count: u32| format!("{:?}", (0..count).map(|number| number.to_string()).collect::<Vec<_>>());
+    let each = format!("[each]\na = {}\nb = {}\n", values(100_000), values(10_000));
+    let folder = "long".repeat(100);
+    let text = each + &format!("[task.t]\nin = [\"{folder}/{{b}}\"]\nout = [\"x/{{a}}\"]\nrun = \"\"");
+    refused(&text, "4: the commands of the job and the names of their files have more than 134217728 bytes");
+}
+
+#[test]
+fn control_characters_of_names_are_escaped_in_errors() {
+    let task = |name: &str| format!("[task.{name}]\nout = [\"a\\nb\"]\nrun = \"\"\n");
+    refused(&(task("one") + &task("two")), "4: one (line 1) and two both write a\\nb: each output");
+}
+
+#[test]
 fn input_that_nobody_makes_is_refused() {
     let text = "[task.a]\nin = [\"a.txt\", \"b.txt\"]\nout = [\"x\"]\nrun = \"\"";
     refused(text, "1: task a reads b.txt, which no task writes and which does not exist");
@@ -206,12 +222,6 @@ fn wrong_fields_are_refused_with_their_lines() {
             "[task.a]\nout = [\"x\"]\nrun = \"\"\nwith = { memory = \"much\" }",
             "4: \"much\" is no value of memory",
         ),
-        ("[task.a]\nout = [\"x\"]\nrun = \"\"\nwith = { retry = 1.5 }", "4: \"1.5\" is no value of retry"),
-        ("[task.a]\nout = [\"x\"]\nrun = \"\"\nwith = { pause = \"1 s\" }", "4: pause needs retry"),
-    ] {
-        refused(text, expected);
-    }
-}
         ("[task.a]\nout = [\"x\"]\nrun = \"\"\nuses = [\"l\"]", "4: there is no limit l: define"),
         (
             "[limits]\nl = 0\n[task.a]\nout = [\"x\"]\nrun = \"\"\nuses = [\"l\"]",
@@ -222,3 +232,9 @@ fn wrong_fields_are_refused_with_their_lines() {
             "[limits]\nl = 1\n[task.a]\nout = [\"x\"]\nrun = \"\"\nuses = [\"l\", \"l\"]",
             "6: \"l=1,l=1\" is no value of limits: the limit l is given twice",
         ),
+        ("[task.a]\nout = [\"x\"]\nrun = \"\"\nwith = { retry = 1.5 }", "4: \"1.5\" is no value of retry"),
+        ("[task.a]\nout = [\"x\"]\nrun = \"\"\nwith = { pause = \"1 s\" }", "4: pause needs retry"),
+    ] {
+        refused(text, expected);
+    }
+}

@@ -184,7 +184,7 @@ pub(crate) fn select(plan: &Plan, folder: &Path) -> Result<Selection, String> {
     }
     let records: Vec<_> = plan.steps.iter().map(|step| Record::read(folder, step)).collect();
     let mut present: HashMap<&str, Option<String>> = HashMap::new();
-    let mut runs = vec![false; plan.steps.len()];
+    let mut runs: Vec<_> = plan.steps.iter().map(|step| plan.kinds[step.kind].prints).collect();
     loop {
         let before = runs.clone();
         let known = known(plan, &sources, &records, &mut runs);

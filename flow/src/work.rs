@@ -3,7 +3,8 @@
 use std::{
     collections::{BTreeMap, HashMap},
     error::Error,
-    fs, io,
+    fs,
+    io::{self, Read as _},
     path::Path,
     sync::{Arc, Mutex, PoisonError},
 };
@@ -15,6 +16,7 @@ use dataflow_framework::{
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    map::Row,
     plan::{Kind, Step},
     record::{self, Record, Shared, digest},
 };
@@ -22,6 +24,9 @@ use crate::{
 /// The maximum size of all inputs that travel with a job, and of all outputs that return with its result, in bytes.
 pub(crate) const SENT_BYTES_MAX: u64 = 1 << 30;
 const RETURNED_BYTES_MAX: u64 = 60 << 20;
+
+/// The maximum size of a standard output that is a result, in bytes.
+const PRINTED_BYTES_MAX: u64 = 16 << 10;
 
 /// The maximum number of failures in an error.
 const FAILURES_MAX: usize = 20;
@@ -38,6 +43,8 @@ pub(crate) struct Work {
     pub(crate) steps: Vec<Step>,
     /// The number of commands that need not run.
     pub(crate) skipped: usize,
+    /// Whether it runs one command for each of many values.
+    pub(crate) is_map: bool,
 }
 
 /// A file that exists before the job.
@@ -55,6 +62,8 @@ pub(crate) struct Done {
     pub(crate) skipped: usize,
     pub(crate) returned: Vec<Returned>,
     pub(crate) failures: Vec<String>,
+    /// The result of each value that has run.
+    pub(crate) rows: Vec<Row>,
 }
 
 /// The outputs of a command, in their order, with its record; without the files if these are temporary.
@@ -73,6 +82,7 @@ struct Order {
     /// The folder for the outputs and the record.
     folder: Option<Shared>,
     is_temporary: bool,
+    prints: bool,
 }
 
 /// Returns the task of this name and these options. Nodes learn the tasks of a job from its arguments; each is stored once
@@ -111,16 +121,16 @@ fn call(call: &mut Invocation<'_>) -> Result<(), Failed> {
 
 /// Runs a command on its inputs.
 fn execute(order: &Order, inputs: &[Arc<File>]) -> io::Result<(Record, Vec<File>)> {
-    let Order { shell, step, folder, is_temporary } = order;
+    let Order { shell, step, folder, is_temporary, prints } = order;
     folder.as_ref().map_or(Ok(()), Shared::check)?;
     let (program, options) = shell.split_first().ok_or(io::ErrorKind::InvalidInput)?;
     let run = options.iter().fold(Run::new(program), Run::word).word("-c").word(&step.command);
     let run = step.inputs.iter().zip(inputs).fold(run, |run, (path, file)| run.input(path, file));
-    let files = run.outputs(&step.outputs)?;
+    let files = if *prints { vec![run.stdout_to("stdout")?] } else { run.outputs(&step.outputs)? };
     let read = inputs.iter().map(|file| digest(file.path())).collect::<io::Result<Vec<_>>>()?;
     let written = files.iter().map(|file| digest(file.path())).collect::<io::Result<Vec<_>>>()?;
     let record = Record::new(shell, step, read.iter().map(String::as_str), written);
-    if let Some(folder) = folder {
+    if let Some(folder) = folder.as_ref().filter(|_| !prints) {
         // Again, since commands may take long: without the folder, its path would be created here.
         folder.check()?;
         if !is_temporary {
@@ -196,7 +206,8 @@ impl Program for Flow {
         for step in &work.steps {
             let called = make_call(work, step, &files)?;
             files.extend(step.outputs.iter().map(|path| &**path).zip(called.files.iter().cloned()));
-            let keeps_files = folder.is_none() && !work.kinds[step.kind].is_temporary;
+            let Kind { is_temporary, prints, .. } = work.kinds[step.kind];
+            let keeps_files = prints || folder.is_none() && !is_temporary;
             calls.push(if keeps_files { called } else { Called { files: Vec::new(), ..called } });
         }
         drop(files);
@@ -215,6 +226,7 @@ fn make_call<'a>(
         step: step.clone(),
         folder: work.folder.clone(),
         is_temporary: kind.is_temporary,
+        prints: kind.prints,
     };
     let inputs: Option<Vec<_>> = step.inputs.iter().map(|path| files.get(&**path).cloned()).collect();
     let inputs = inputs.ok_or_else(|| format!("{}: an input is missing in the job", step.label))?;
@@ -238,6 +250,13 @@ pub(crate) fn commands(count: usize) -> String {
     if count == 1 { "1 command".to_owned() } else { format!("{count} commands") }
 }
 
+/// Returns the start of a standard output.
+fn printed(file: &Data<File>) -> Result<String, Box<dyn Error + Send + Sync>> {
+    let mut text = Vec::new();
+    file.get()?.reader()?.take(PRINTED_BYTES_MAX).read_to_end(&mut text)?;
+    Ok(String::from_utf8_lossy(&text).into_owned())
+}
+
 /// Waits for all calls. A failure does not affect the calls that do not depend on it.
 fn finish(work: &Work, calls: Vec<Called<'_>>) -> Result<Done, Box<dyn Error + Send + Sync>> {
     let all = calls.len();
@@ -246,6 +265,17 @@ fn finish(work: &Work, calls: Vec<Called<'_>>) -> Result<Done, Box<dyn Error + S
     for Called { step, record, files } in calls {
         let record = match record.get() {
             Ok(record) => record.clone(),
+            Err(failure) if work.is_map => {
+                let reason = failure.reason();
+                let reason = reason.strip_prefix(&format!("{}: ", step.label)).unwrap_or(reason);
+                let row = Row {
+                    value: step.label.clone(),
+                    failure: Some(reason.to_owned()),
+                    output: String::new(),
+                };
+                done.rows.push(row);
+                continue;
+            }
             Err(failure) => {
                 // Calls that did not run have the failure of the call on which they depend.
                 failures.entry(failure.call()).or_insert_with(|| labelled(&step.label, &failure));
@@ -253,7 +283,12 @@ fn finish(work: &Work, calls: Vec<Called<'_>>) -> Result<Done, Box<dyn Error + S
             }
         };
         done.ran += 1;
-        if work.folder.is_some() {
+        let prints = work.kinds[step.kind].prints;
+        if work.is_map {
+            let output = if prints { printed(&files[0])? } else { String::new() };
+            done.rows.push(Row { value: step.label.clone(), failure: None, output });
+        }
+        if work.folder.is_some() || prints {
             continue;
         }
         let files = files.iter().map(|file| Ok(file.get()?.copy()?));
@@ -277,7 +312,7 @@ fn finish(work: &Work, calls: Vec<Called<'_>>) -> Result<Done, Box<dyn Error + S
             commands(too_large)
         ));
     }
-    if work.folder.is_some() && !done.failures.is_empty() {
+    if work.folder.is_some() && !done.failures.is_empty() && !work.is_map {
         return Err(done.failures.join("\n").into());
     }
     Ok(done)
@@ -300,7 +335,7 @@ mod tests {
         let command = format!("touch {} sub/x", begun.display());
         let step = Step { kind, label, command, inputs: Vec::new(), outputs };
         let shell = vec!["sh".to_owned()];
-        let order = Order { shell, step, folder: Some(folder), is_temporary: false };
+        let order = Order { shell, step, folder: Some(folder), is_temporary: false, prints: false };
         let error = execute(&order, &[]).unwrap_err().to_string();
         assert!(error.contains("is not the file of the submitter"), "{error}");
         assert!(!path.exists() && !begun.exists());

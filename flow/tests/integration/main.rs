@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
 
+mod map;
+
 use std::{
     fs,
     path::PathBuf,
@@ -219,10 +221,6 @@ fn command_that_fails_once_is_repeated_by_retry() {
 }
 
 #[test]
-fn check_prints_the_plan_and_what_has_to_run() {
-    let job = Job::new(PIPELINE);
-    let check = || serde_json::from_slice::<Value>(&job.flow(&["check", "--json"]).stdout).unwrap();
-#[test]
 fn worker_runs_other_commands_in_the_pause_of_a_failed_one() {
     let job = Job::new(
         "[task.a]\nout = [\"x\"]\nwith = { retry = 8, pause = \"100 ms\", priority = 1 }\nrun = '[ -e \"$LOG\" ]; touch x'\n\
@@ -254,6 +252,10 @@ fn files_whose_names_have_quotes_and_newlines_pass_between_commands() {
     assert_eq!(job.text("-y;"), "one\n");
 }
 
+#[test]
+fn check_prints_the_plan_and_what_has_to_run() {
+    let job = Job::new(PIPELINE);
+    let check = || serde_json::from_slice::<Value>(&job.flow(&["check", "--json"]).stdout).unwrap();
     let plan = check();
     assert_eq!(plan["tasks"]["sort"], 3);
     assert_eq!(plan["levels"], serde_json::json!([3, 1, 1]));
