@@ -102,7 +102,7 @@ struct Load {
     memory: BTreeMap<u64, u64>,
     /// The tasks of the assigned calls, which are few, each with the number of its calls.
     tasks: Vec<(Option<TaskKey>, u64)>,
-    /// The numbers of assigned calls, also of those that wait for others, by the names of their limits.
+    /// The numbers of assigned calls, including calls that wait for others, by the names of their limits.
     limits: BTreeMap<&'static str, i64>,
     /// The expected total duration of the assigned calls, and that of the longest one.
     expected_ns: u64,

@@ -134,7 +134,7 @@ impl Graph {
         }
     }
 
-    /// Returns whether a call, or one of those within which it was made, has limits.
+    /// Returns whether a call, or a call around it, has limits.
     fn has_limits(&self, mut id: CallId) -> bool {
         while let Some(call) = self.data.calls.get(&id) {
             if !call.options.limits.is_empty() {
