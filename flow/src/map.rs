@@ -200,7 +200,11 @@ pub(crate) fn table(rows: &[Row]) -> String {
     let width = rows.iter().map(|(value, _)| value.chars().count()).max().unwrap_or(0);
     let lines = rows.iter().map(|(value, row)| {
         let (state, text) = match &row.failure {
-            Some(failure) => ("failed", failure.trim_end().lines().next_back()),
+            // The last line of the output, or the status if there is none.
+            Some(failure) => {
+                let last = failure.trim_end().lines().next_back();
+                ("failed", last.and_then(|last| last.rsplit("` has failed: ").next()))
+            }
             None => ("done", row.output.lines().next()),
         };
         let text = one_line(text.unwrap_or_default(), RESULT_CHARS_MAX);

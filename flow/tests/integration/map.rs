@@ -42,11 +42,19 @@ fn map_shows_failures_in_its_table() {
     let job = Job::new(PIPELINE);
     let output = map(
         &job,
-        &["--quiet", "[ {} != b ] || { echo it is b >&2; exit 3; }; echo {}{}; echo more", "a", "b", "c"],
+        &[
+            "--quiet",
+            "[ {} != b ] || { echo it is b >&2; exit 3; }; [ {} != d ]; echo {}{}; echo more",
+            "a",
+            "b",
+            "c",
+            "d",
+        ],
     );
     assert_eq!(output.status.code(), Some(1));
     let text = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
-    let expected = "a  done    aa\nb  failed  it is b\nc  done    cc\n1 of 3 commands failed or did not run\n2 commands ran";
+    let expected = "a  done    aa\nb  failed  it is b\nc  done    cc\nd  failed  exit status: 1; it has printed nothing\n\
+                    2 of 4 commands failed or did not run\n2 commands ran";
     assert!(text.contains(expected), "{text}");
 }
 
