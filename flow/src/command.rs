@@ -20,8 +20,9 @@ use serde_json::json;
 use crate::{
     job_file::JobFile,
     map::{self, Map},
+    object::is_uri,
     plan::{self, Plan},
-    record::{self, Selection},
+    record::{self, Origin, Selection},
     work::{self, Done, Flow, Returned, SENT_BYTES_MAX, Source, Work},
 };
 
@@ -92,7 +93,8 @@ fn read(path: &Path) -> Result<(PathBuf, Plan), Failure> {
     let folder = path.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new("."));
     let folder = absolute(folder)?;
     let variables = plan::variables(&file, &folder).map_err(Failure::usage)?;
-    let plan = Plan::new(&file, &variables, |path| folder.join(path).is_file()).map_err(Failure::usage)?;
+    let plan = Plan::new(&file, &variables, |path| is_uri(path) || folder.join(path).is_file())
+        .map_err(Failure::usage)?;
     Ok((folder, plan))
 }
 
@@ -112,7 +114,10 @@ impl Command for Flow {
             record::refuse_overwriting(&plan, &folder, &runs).map_err(Failure::usage)?;
         }
         let mut bytes = 0;
-        let source = |(path, digest): (String, String)| {
+        let source = |(path, Origin { digest, version }): (String, Origin)| {
+            if version.is_some() {
+                return Ok(Source { path, digest, version, sent: None });
+            }
             let at = folder.join(&path);
             let cannot = |error| Failure::usage(format!("{path} cannot be read: {error}"));
             if !shared {
@@ -125,7 +130,7 @@ impl Command for Flow {
                 }
             }
             let sent = if shared { None } else { Some(File::open(&at).map_err(cannot)?) };
-            Ok(Source { path, digest, sent })
+            Ok(Source { path, digest, version, sent })
         };
         let sources = sources.into_iter().map(source).collect::<Result<_, _>>()?;
         let all = plan.steps.len();
@@ -166,8 +171,8 @@ impl Command for Flow {
 /// Writes outputs that returned with the result.
 fn write(folder: &Path, Returned { step, record, files }: &Returned) -> Result<(), String> {
     // They come from another process.
-    step.outputs.iter().try_for_each(|path| plan::check_path(path))?;
-    let written = work::store(folder, step, files).and_then(|()| record.save(folder, step));
+    step.outputs.iter().filter(|path| !is_uri(path)).try_for_each(|path| plan::check_path(path))?;
+    let written = work::store(folder, step, files.iter()).and_then(|()| record.save(folder, step));
     written.map_err(|error| error.to_string())
 }
 

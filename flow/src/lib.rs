@@ -3,6 +3,7 @@
 #![doc = include_str!("../README.md")]
 
 mod job_file;
+mod object;
 mod map;
 mod pattern;
 mod plan;

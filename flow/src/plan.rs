@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     job_file::{Invalid, JobFile, Task, Values},
+    object::{self, in_folder, is_uri},
     pattern::{self, Binding, COMBINATIONS_MAX, Variables},
     record::FOLDER,
 };
@@ -224,7 +225,7 @@ fn step(
     variables: &Variables,
 ) -> Result<Step, Invalid> {
     let value = |name: &str| binding.get(name).copied();
-    let checked = |path: String, verb, position| match check_path(&path) {
+    let checked = |path: String, verb, position| match check_file(&path, verb == "writes") {
         Ok(()) => Ok(path),
         Err(why) => Err(file.invalid(position, format!("task {name} {verb} {path:?}: {why}"))),
     };
@@ -251,10 +252,23 @@ fn step(
         .map(|output| {
             let position = output.span().start;
             let path = checked(pattern::fill(output.get_ref(), value), "writes", position)?;
+            if task.temporary && is_uri(&path) {
+                let reason = format!("task {name} is temporary, and would not write {path}: use a path");
+                return Err(file.invalid(position, reason));
+            }
             check_output(file, &path).map_err(|why| file.invalid(position, format!("task {name} {why}")))?;
             Ok(path)
         })
         .collect::<Result<Vec<_>, _>>()?;
+    let mut places = HashMap::new();
+    for path in inputs.iter().chain(&outputs) {
+        let place = in_folder(path);
+        if let Some(other) = places.insert(place, path).filter(|other| *other != path) {
+            let reason =
+                format!("task {name}: {other} and {path} have the same path in its folder: rename one");
+            return Err(file.invalid(task.run.span().start, reason));
+        }
+    }
     let (all_inputs, all_outputs) = (quoted(&inputs), quoted(&outputs));
     let command = pattern::fill(task.run.get_ref(), |name| match name {
         "in" => Some(&*all_inputs),
@@ -272,6 +286,11 @@ fn step(
     let values: Vec<_> = binding.iter().map(|(name, value)| format!("{name}={value}")).collect();
     let label = if values.is_empty() { name.to_owned() } else { format!("{name} ({})", values.join(", ")) };
     Ok(Step { kind, label, command, inputs, outputs })
+}
+
+/// Refuses a file that is neither in the folder of the job file nor in a store.
+fn check_file(path: &str, is_output: bool) -> Result<(), String> {
+    if is_uri(path) { object::check(path, is_output) } else { check_path(path).map_err(str::to_owned) }
 }
 
 /// Refuses a path that leads out of the folder of the job file.
@@ -313,6 +332,9 @@ fn check_folders(
     for (step, position) in steps {
         let outputs = step.outputs.iter().map(|path| (path, true));
         for (path, is_output) in step.inputs.iter().map(|path| (path, false)).chain(outputs) {
+            if is_uri(path) {
+                continue;
+            }
             let mut folders = path.match_indices('/').map(|(at, _)| &path[..at]);
             let is_file = |folder: &&str| makers.contains_key(folder) || is_output && inputs.contains(folder);
             if let Some(folder) = folders.find(is_file) {
@@ -329,7 +351,7 @@ fn check_folders(
 pub(crate) fn quoted(paths: &[String]) -> String {
     let quoted = paths.iter().map(|path| {
         let before = if path.starts_with('-') { "./" } else { "" };
-        format!("{before}{}", word(path))
+        format!("{before}{}", word(&in_folder(path)))
     });
     quoted.collect::<Vec<_>>().join(" ")
 }

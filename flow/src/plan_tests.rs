@@ -154,7 +154,7 @@ fn job_with_too_many_inputs_is_refused_before_they_fill_the_memory() {
     let values =
         |count: u32| format!("{:?}", (0..count).map(|number| number.to_string()).collect::<Vec<_>>());
     let each = format!("[each]\na = {}\nb = {}\n", values(100_000), values(10_000));
-    let folder = "long".repeat(100);
+    let folder = "long".repeat(1_000);
     let text = each + &format!("[task.t]\nin = [\"{folder}/{{b}}\"]\nout = [\"x/{{a}}\"]\nrun = \"\"");
     refused(&text, "4: the commands of the job and the names of their files have more than 134217728 bytes");
 }
@@ -236,5 +236,28 @@ fn wrong_fields_are_refused_with_their_lines() {
         ("[task.a]\nout = [\"x\"]\nrun = \"\"\nwith = { pause = \"1 s\" }", "4: pause needs retry"),
     ] {
         refused(text, expected);
+    }
+}
+
+#[test]
+fn uris_that_cannot_be_used_are_refused() {
+    let text = |from: &str, to: &str| format!("[task.a]\nin = [\"{from}\"]\nout = [\"{to}\"]\nrun = \"\"");
+    refused(
+        &text("a.txt", "https://host/x"),
+        "3: task a writes \"https://host/x\": a web server is only for inputs",
+    );
+    refused(&text("s3://b/../x", "y"), "2: task a reads \"s3://b/../x\": a URI contains no");
+    if cfg!(feature = "stores") {
+        refused(&text("file:///x?y", "y"), "2: task a reads \"file:///x?y\": ");
+        refused(&text("ftp://host/x", "y"), "2: task a reads \"ftp://host/x\": ");
+        refused(&text("file:///b/x", "file/b/x"), "4: task a: file:///b/x and file/b/x have the same path");
+        let temporary = text("a.txt", "file:///b/x") + "\ntemporary = true";
+        refused(&temporary, "3: task a is temporary, and would not write file:///b/x");
+        refused(&text("file:///x", "file:///x"), "1: a cycle of inputs");
+    } else {
+        refused(
+            &text("s3://b/x", "y"),
+            "2: task a reads \"s3://b/x\": this program is built without s3://: build it with the feature `stores`",
+        );
     }
 }

@@ -15,7 +15,10 @@ use dataflow_framework::cli::Failure;
 use serde::{Deserialize, Serialize};
 use taskwork::lowlevel::OutputFile;
 
-use crate::plan::{Plan, Step};
+use crate::{
+    object::{self, is_uri},
+    plan::{Plan, Step},
+};
 
 /// The folder of the records.
 pub(crate) const FOLDER: &str = ".flow";
@@ -66,6 +69,9 @@ pub(crate) struct Record {
     key: String,
     /// The digests of the outputs, by their paths.
     pub(crate) outputs: BTreeMap<String, String>,
+    /// The versions of the outputs at URIs.
+    #[serde(default)]
+    pub(crate) versions: BTreeMap<String, Option<String>>,
 }
 
 impl Record {
@@ -76,7 +82,8 @@ impl Record {
         inputs: impl Iterator<Item = &'a str>,
         outputs: Vec<String>,
     ) -> Self {
-        Self { key: key(shell, step, inputs), outputs: step.outputs.iter().cloned().zip(outputs).collect() }
+        let outputs = step.outputs.iter().cloned().zip(outputs).collect();
+        Self { key: key(shell, step, inputs), outputs, versions: BTreeMap::new() }
     }
 
     /// Writes the record into the folder of the job file, after the outputs.
@@ -107,10 +114,18 @@ pub(crate) fn claim(folder: &Path, step: &Step) -> io::Result<()> {
 /// Refuses to replace files without a record of flow.
 pub(crate) fn refuse_overwriting(plan: &Plan, folder: &Path, runs: &[bool]) -> Result<(), String> {
     for (step, _) in plan.steps.iter().zip(runs).filter(|(_, runs)| **runs) {
-        let exists = |path: &&String| folder.join(path).symlink_metadata().is_ok();
+        let objects: Vec<_> = step.outputs.iter().map(|path| &**path).filter(|path| is_uri(path)).collect();
+        // A lookup is slow.
+        let is_unknown = !place(folder, step).exists();
+        let objects = if is_unknown { object::versions(&objects)? } else { HashMap::new() };
+        let exists = |path: &&String| {
+            objects
+                .get(&***path)
+                .map_or_else(|| folder.join(path).symlink_metadata().is_ok(), Option::is_some)
+        };
         if !plan.kinds[step.kind].is_temporary
+            && is_unknown
             && let Some(path) = step.outputs.iter().find(exists)
-            && !place(folder, step).exists()
         {
             let why = format!("{} would replace {path}, which flow has not written", step.label);
             return Err(format!("{why}: move that file, or use --overwrite"));
@@ -170,29 +185,51 @@ fn not_locked(folder: &Path, error: TryLockError) -> Failure {
 pub(crate) struct Selection {
     /// Whether each command of the plan has to run.
     pub(crate) runs: Vec<bool>,
-    /// The digests of the existing files that these commands read.
-    pub(crate) sources: BTreeMap<String, String>,
+    /// The existing files that these commands read.
+    pub(crate) sources: BTreeMap<String, Origin>,
+}
+
+/// The state of an existing file.
+#[derive(Debug)]
+pub(crate) struct Origin {
+    /// The hash of its content; for an object that no command has written, its version.
+    pub(crate) digest: String,
+    /// The version of an object.
+    pub(crate) version: Option<String>,
 }
 
 /// Selects the commands with missing or outdated outputs, and the readers of outputs with unknown content. The content of an output is known if the command has a record for its inputs: a deterministic
 /// command that runs again writes the recorded content, a nondeterministic one may write another.
 pub(crate) fn select(plan: &Plan, folder: &Path) -> Result<Selection, String> {
     let mut sources = HashMap::new();
-    for path in plan.sources() {
+    let (uris, paths): (Vec<_>, Vec<_>) = plan.sources().into_iter().partition(|path| is_uri(path));
+    for (uri, version) in object::versions(&uris)? {
+        sources.insert(uri, version.ok_or_else(|| format!("{uri}: there is no such object"))?);
+    }
+    for path in paths {
         let found = digest(&folder.join(path)).map_err(|error| format!("{path}: it cannot be read: {error}"));
         sources.insert(path, found?);
     }
     let records: Vec<_> = plan.steps.iter().map(|step| Record::read(folder, step)).collect();
+    // Commands without a record run in any case.
+    let recorded = plan.steps.iter().zip(&records).filter(|(_, record)| record.is_some());
+    let written = recorded.flat_map(|(step, _)| step.outputs.iter().map(|path| &**path));
+    let objects = object::versions(&written.filter(|path| is_uri(path)).collect::<Vec<_>>())?;
     let mut present: HashMap<&str, Option<String>> = HashMap::new();
     let mut runs: Vec<_> = plan.steps.iter().map(|step| plan.kinds[step.kind].prints).collect();
     loop {
         let before = runs.clone();
         let known = known(plan, &sources, &records, &mut runs);
         let (mut needed, mut made) = (HashSet::new(), HashSet::new());
-        for (step, runs) in plan.steps.iter().zip(&mut runs).rev() {
+        for ((step, record), runs) in plan.steps.iter().zip(&records).zip(&mut runs).rev() {
             let is_wanted = |path: &&String| !plan.kinds[step.kind].is_temporary || needed.contains(&***path);
             *runs = *runs
                 || !step.outputs.iter().filter(is_wanted).all(|path| {
+                    if is_uri(path) {
+                        let found = objects.get(&**path).filter(|found| found.is_some());
+                        return found.is_some()
+                            && found == record.as_ref().and_then(|it| it.versions.get(path));
+                    }
                     let found = present.entry(path).or_insert_with(|| digest(&folder.join(path)).ok());
                     found.is_some() && found.as_deref() == known.get(&**path).copied()
                 });
@@ -203,8 +240,12 @@ pub(crate) fn select(plan: &Plan, folder: &Path) -> Result<Selection, String> {
         }
         if runs == before {
             let sources = needed.difference(&made);
-            let sources =
-                sources.filter_map(|path| Some(((*path).to_owned(), (*known.get(path)?).to_owned())));
+            let sources = sources.filter_map(|path| {
+                let digest = (*known.get(path)?).to_owned();
+                let version = || objects.get(path).cloned().flatten().or_else(|| Some(digest.clone()));
+                let version = if is_uri(path) { version() } else { None };
+                Some(((*path).to_owned(), Origin { digest, version }))
+            });
             return Ok(Selection { sources: sources.collect(), runs });
         }
     }

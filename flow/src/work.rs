@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     map::Row,
+    object::{self, in_folder, is_uri},
     plan::{Kind, Step},
     record::{self, Record, Shared, digest},
 };
@@ -52,6 +53,8 @@ pub(crate) struct Work {
 pub(crate) struct Source {
     pub(crate) path: String,
     pub(crate) digest: String,
+    /// The version of an object.
+    pub(crate) version: Option<String>,
     pub(crate) sent: Option<File>,
 }
 
@@ -83,6 +86,8 @@ struct Order {
     folder: Option<Shared>,
     is_temporary: bool,
     prints: bool,
+    /// The digests of inputs at URIs, which the submitter knows.
+    digests: BTreeMap<String, String>,
 }
 
 /// Returns the task of this name and these options. Nodes learn the tasks of a job from its arguments; each is stored once
@@ -121,30 +126,42 @@ fn call(call: &mut Invocation<'_>) -> Result<(), Failed> {
 
 /// Runs a command on its inputs.
 fn execute(order: &Order, inputs: &[Arc<File>]) -> io::Result<(Record, Vec<File>)> {
-    let Order { shell, step, folder, is_temporary, prints } = order;
+    let Order { shell, step, folder, is_temporary, prints, digests } = order;
     folder.as_ref().map_or(Ok(()), Shared::check)?;
     let (program, options) = shell.split_first().ok_or(io::ErrorKind::InvalidInput)?;
     let run = options.iter().fold(Run::new(program), Run::word).word("-c").word(&step.command);
-    let run = step.inputs.iter().zip(inputs).fold(run, |run, (path, file)| run.input(path, file));
-    let files = if *prints { vec![run.stdout_to("stdout")?] } else { run.outputs(&step.outputs)? };
-    let read = inputs.iter().map(|file| digest(file.path())).collect::<io::Result<Vec<_>>>()?;
+    let run = step.inputs.iter().zip(inputs).fold(run, |run, (path, file)| run.input(in_folder(path), file));
+    let files = if *prints {
+        vec![run.stdout_to("stdout")?]
+    } else {
+        run.outputs(&step.outputs.iter().map(|path| in_folder(path)).collect::<Vec<_>>())?
+    };
+    let read = step.inputs.iter().zip(inputs);
+    let read =
+        read.map(|(path, file)| digests.get(path).map_or_else(|| digest(file.path()), |it| Ok(it.clone())));
+    let read = read.collect::<io::Result<Vec<_>>>()?;
     let written = files.iter().map(|file| digest(file.path())).collect::<io::Result<Vec<_>>>()?;
     let record = Record::new(shell, step, read.iter().map(String::as_str), written);
     if let Some(folder) = folder.as_ref().filter(|_| !prints) {
         // Again, since commands may take long: without the folder, its path would be created here.
         folder.check()?;
         if !is_temporary {
-            store(&folder.path, step, &files)?;
+            let local = step.outputs.iter().zip(&files).filter(|(path, _)| !is_uri(path));
+            store(&folder.path, step, local.map(|(_, file)| file))?;
         }
-        record.save(&folder.path, step)?;
+        // Outputs at URIs are not published yet.
+        if !step.outputs.iter().any(|path| is_uri(path)) {
+            record.save(&folder.path, step)?;
+        }
     }
     Ok((record, files))
 }
 
-/// Writes the outputs of a command into the folder of the job file.
-pub(crate) fn store(folder: &Path, step: &Step, files: &[File]) -> io::Result<()> {
+/// Writes the outputs of a command into the folder of the job file, except for those at URIs.
+pub(crate) fn store<'a>(folder: &Path, step: &Step, files: impl Iterator<Item = &'a File>) -> io::Result<()> {
     record::claim(folder, step)?;
-    step.outputs.iter().zip(files).try_for_each(|(path, file)| {
+    let local = step.outputs.iter().filter(|path| !is_uri(path));
+    local.zip(files).try_for_each(|(path, file)| {
         let path = folder.join(path);
         path.parent().map_or(Ok(()), fs::create_dir_all)?;
         file.publish(&path).map_err(|error| {
@@ -156,8 +173,13 @@ pub(crate) fn store(folder: &Path, step: &Step, files: &[File]) -> io::Result<()
 /// Returns the content of a source as data.
 fn source(
     folder: Option<&Path>,
-    Source { path, digest: expected, sent }: &Source,
+    Source { path, digest: expected, version, sent }: &Source,
 ) -> Result<Data<File>, String> {
+    if let Some(version) = version {
+        let found = object::versions(&[path])?.remove(&**path).flatten();
+        let is_same = found.as_ref() == Some(version);
+        return if is_same { object::read(path) } else { Err(changed(path)) };
+    }
     let file = match (sent, folder) {
         (Some(file), _) => file.copy(),
         (None, Some(folder)) => File::open(folder.join(path)),
@@ -168,9 +190,13 @@ fn source(
     })?;
     match digest(file.path()) {
         Ok(found) if found == *expected => Ok(Data::new(file)),
-        Ok(_) => Err(format!("{path} has changed since the job was planned: run the command again")),
+        Ok(_) => Err(changed(path)),
         Err(error) => Err(format!("{path}: {error}")),
     }
+}
+
+fn changed(path: &str) -> String {
+    format!("{path} has changed since the job was planned: run the command again")
 }
 
 /// The handles of a call.
@@ -178,6 +204,8 @@ struct Called<'a> {
     step: &'a Step,
     record: Data<Record>,
     files: Vec<Data<File>>,
+    /// The sizes of the outputs at URIs, once they are published.
+    published: Vec<Data<u64>>,
 }
 
 /// The program of all job files.
@@ -202,9 +230,11 @@ impl Program for Flow {
         for given in &work.sources {
             files.insert(&given.path, source(folder, given)?);
         }
+        let objects = work.sources.iter().filter(|source| source.version.is_some());
+        let digests = objects.map(|source| (&*source.path, &*source.digest)).collect();
         let mut calls = Vec::new();
         for step in &work.steps {
-            let called = make_call(work, step, &files)?;
+            let called = make_call(work, step, &files, &digests)?;
             files.extend(step.outputs.iter().map(|path| &**path).zip(called.files.iter().cloned()));
             let Kind { is_temporary, prints, .. } = work.kinds[step.kind];
             let keeps_files = prints || folder.is_none() && !is_temporary;
@@ -219,6 +249,7 @@ fn make_call<'a>(
     work: &Work,
     step: &'a Step,
     files: &HashMap<&str, Data<File>>,
+    digests: &HashMap<&str, &str>,
 ) -> Result<Called<'a>, String> {
     let kind = &work.kinds[step.kind];
     let order = Order {
@@ -227,6 +258,11 @@ fn make_call<'a>(
         folder: work.folder.clone(),
         is_temporary: kind.is_temporary,
         prints: kind.prints,
+        digests: step
+            .inputs
+            .iter()
+            .filter_map(|path| Some((path.clone(), (*digests.get(&**path)?).to_owned())))
+            .collect(),
     };
     let inputs: Option<Vec<_>> = step.inputs.iter().map(|path| files.get(&**path).cloned()).collect();
     let inputs = inputs.ok_or_else(|| format!("{}: an input is missing in the job", step.label))?;
@@ -235,9 +271,11 @@ fn make_call<'a>(
     call.copy(&order);
     call.read_all(&inputs);
     let record = call.result();
-    let files = step.outputs.iter().map(|_| call.result()).collect();
+    let files: Vec<Data<File>> = step.outputs.iter().map(|_| call.result()).collect();
     call.submit();
-    Ok(Called { step, record, files })
+    let objects = step.outputs.iter().zip(&files).filter(|(path, _)| is_uri(path));
+    let published = objects.map(|(path, file)| object::publish(file, path)).collect::<Result<_, _>>()?;
+    Ok(Called { step, record, files, published })
 }
 
 /// Returns the text of a failure with the label of its command, which the errors of [`call`] contain.
@@ -262,8 +300,9 @@ fn finish(work: &Work, calls: Vec<Called<'_>>) -> Result<Done, Box<dyn Error + S
     let all = calls.len();
     let (mut done, mut bytes) = (Done { skipped: work.skipped, ..Done::default() }, 0);
     let (mut failures, mut too_large) = (BTreeMap::new(), 0);
-    for Called { step, record, files } in calls {
-        let record = match record.get() {
+    for Called { step, record, files, published } in calls {
+        let written = published.iter().try_for_each(|size| size.get().map(|_| ()));
+        let mut record = match record.get().and_then(|record| written.map(|()| record)) {
             Ok(record) => record.clone(),
             Err(failure) if work.is_map => {
                 let reason = failure.reason();
@@ -283,6 +322,12 @@ fn finish(work: &Work, calls: Vec<Called<'_>>) -> Result<Done, Box<dyn Error + S
             }
         };
         done.ran += 1;
+        if !published.is_empty() {
+            let uris: Vec<_> = step.outputs.iter().map(|path| &**path).filter(|path| is_uri(path)).collect();
+            let versions = object::versions(&uris)?.into_iter();
+            record.versions = versions.map(|(uri, version)| (uri.to_owned(), version)).collect();
+            work.folder.as_ref().map_or(Ok(()), |folder| record.save(&folder.path, step))?;
+        }
         let prints = work.kinds[step.kind].prints;
         if work.is_map {
             let output = if prints { printed(&files[0])? } else { String::new() };
@@ -291,7 +336,9 @@ fn finish(work: &Work, calls: Vec<Called<'_>>) -> Result<Done, Box<dyn Error + S
         if work.folder.is_some() || prints {
             continue;
         }
-        let files = files.iter().map(|file| Ok(file.get()?.copy()?));
+        // Those at URIs are there.
+        let local = step.outputs.iter().zip(&files).filter(|(path, _)| !is_uri(path));
+        let files = local.map(|(_, file)| Ok(file.get()?.copy()?));
         let files: Vec<File> = files.collect::<Result<_, Box<dyn Error + Send + Sync>>>()?;
         let size: u64 = files.iter().map(File::len).sum::<io::Result<u64>>()?;
         if bytes + size > RETURNED_BYTES_MAX {
@@ -335,7 +382,14 @@ mod tests {
         let command = format!("touch {} sub/x", begun.display());
         let step = Step { kind, label, command, inputs: Vec::new(), outputs };
         let shell = vec!["sh".to_owned()];
-        let order = Order { shell, step, folder: Some(folder), is_temporary: false, prints: false };
+        let order = Order {
+            shell,
+            step,
+            folder: Some(folder),
+            is_temporary: false,
+            prints: false,
+            digests: BTreeMap::new(),
+        };
         let error = execute(&order, &[]).unwrap_err().to_string();
         assert!(error.contains("is not the file of the submitter"), "{error}");
         assert!(!path.exists() && !begun.exists());

@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
 
 mod map;
+#[cfg(feature = "stores")]
+mod uris;
 
 use std::{
     fs,
