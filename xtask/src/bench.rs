@@ -14,7 +14,7 @@ pub(crate) struct Bench {
     /// `scale` (in the simulator, 10 to 1,000 nodes), `elastic` (nodes that join and leave, 15 minutes),
     /// `deadline` (a controller that starts and terminates nodes, 15 minutes), `all` of the others, or some of
     /// them: uts, queens, paths, mst, tsp, clique, polls, nodes, waits, jobs, decide, search, dataflow, memory,
-    /// termination, bulk, losses, routines, ledger (part of it in the simulator)
+    /// termination, bulk, losses, routines, flow, ledger (part of it in the simulator)
     #[arg(required = true)]
     names: Vec<String>,
     /// The number of repetitions of each comparison
@@ -26,7 +26,8 @@ pub(crate) struct Bench {
     /// For `elastic`: only the smallest and the largest growth, once, and nothing at random
     #[arg(long)]
     quick: bool,
-    /// For `routines`: also measure Dask, Parsl and Ray, which pip installs next to the programs
+    /// For `routines`: also measure Dask, Parsl and Ray; for `flow`: Snakemake and HyperQueue. Pip installs them next to
+    /// the programs
     #[arg(long)]
     peers: bool,
     /// For `elastic` and `deadline`: print JSON instead of tables
@@ -38,7 +39,7 @@ pub(crate) struct Bench {
 }
 
 /// The build of the measured programs.
-const PROGRAMS: &str = "build --release -p taskwork-operator -p tsp-example -p bnb-problems -p routines -p taskwork-benches --bins";
+const PROGRAMS: &str = "build --release -p taskwork-operator -p tsp-example -p bnb-problems -p routines -p dataflow-flow -p taskwork-benches --bins";
 
 /// The maximum number of repetitions of `elastic` and `deadline`, each of which takes five minutes.
 const ELASTIC_ROUNDS_MAX: usize = 3;

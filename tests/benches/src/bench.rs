@@ -3,7 +3,7 @@
 use anyhow::Result;
 use clap::ValueEnum;
 
-use crate::{bulk, cluster, dataflow, inside, ledger, routines, row::Row, search};
+use crate::{bulk, cluster, dataflow, flow, inside, ledger, routines, row::Row, search};
 
 /// A benchmark.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -48,6 +48,8 @@ pub enum Bench {
     /// Routines: direct calls, jobs and searches of Python functions over REST; with `--peers` also empty calls in
     /// Dask, Parsl and Ray.
     Routines,
+    /// A job file of `flow`; with `--peers` also the same pipeline in Snakemake and `HyperQueue`.
+    Flow,
 }
 
 impl Bench {
@@ -81,6 +83,7 @@ impl Bench {
             Self::Ledger => ledger::kept::run(rounds),
             Self::Losses => ledger::losses::run(rounds.min(3)),
             Self::Routines => routines::run(rounds, peers),
+            Self::Flow => flow::run(rounds, peers),
         }
     }
 }

@@ -7,6 +7,7 @@ pub mod bench;
 pub mod bulk;
 pub mod cluster;
 pub mod dataflow;
+pub mod flow;
 pub mod elastic;
 pub mod kept;
 pub mod ledger;

@@ -29,7 +29,7 @@ const ENTRIES: &[(&str, &str)] =
     &[("empty", "function"), ("nested", "function"), ("pi", "function"), ("polls", "search")];
 
 /// The measured values of a figure, by name.
-type Figures = BTreeMap<String, Vec<f64>>;
+pub(crate) type Figures = BTreeMap<String, Vec<f64>>;
 
 /// Runs the benchmark, with `peers` also in other systems, which are installed from `PyPI`.
 ///
@@ -167,12 +167,12 @@ fn calls(system: &str, figures: &Figures) -> Result<[Row; 3]> {
     ])
 }
 
-fn sample(figures: &Figures, name: &str) -> Result<Sample> {
+pub(crate) fn sample(figures: &Figures, name: &str) -> Result<Sample> {
     let values = figures.get(name).filter(|values| !values.is_empty());
     Ok(Sample::of(values.with_context(|| format!("{name} was not measured"))?.iter().copied()))
 }
 
-fn figures(measure: &mut Command) -> Result<Figures> {
+pub(crate) fn figures(measure: &mut Command) -> Result<Figures> {
     serde_json::from_slice(&succeed(measure)?).context("the measurement printed no JSON")
 }
 
@@ -185,7 +185,7 @@ fn succeed(command: &mut Command) -> Result<Vec<u8>> {
 }
 
 /// Returns an interpreter with a package from `PyPI`, in an environment next to this program.
-fn python_with(name: &str, package: &str) -> Result<PathBuf> {
+pub(crate) fn python_with(name: &str, package: &str) -> Result<PathBuf> {
     let this = std::env::current_exe()?;
     let environment = this.with_file_name(format!("python-{name}"));
     let python = environment.join("bin/python");
