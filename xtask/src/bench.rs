@@ -26,7 +26,7 @@ pub(crate) struct Bench {
     /// For `elastic`: only the smallest and the largest growth, once, and nothing at random
     #[arg(long)]
     quick: bool,
-    /// For `routines`: also measure Dask, Parsl and Ray; for `flow`: Snakemake and HyperQueue. Pip installs them next to
+    /// For `routines`: also measure Dask, Parsl and Ray; for `flow`: Snakemake and `HyperQueue`. Pip installs them next to
     /// the programs
     #[arg(long)]
     peers: bool,
