@@ -195,8 +195,10 @@ impl More for Commands {
 
 /// Returns the figures of a plan.
 fn as_json(plan: &Plan, selection: &Selection) -> serde_json::Value {
-    let count = |kind| plan.steps.iter().filter(|step| step.kind == kind).count();
-    let tasks = plan.kinds.iter().enumerate().map(|(kind, of)| (of.name.clone(), count(kind).into()));
+    // A job file may have as many tasks as commands.
+    let mut counts = vec![0_usize; plan.kinds.len()];
+    plan.steps.iter().for_each(|step| counts[step.kind] += 1);
+    let tasks = plan.kinds.iter().zip(counts).map(|(kind, count)| (kind.name.clone(), count.into()));
     json!({
         "tasks": tasks.collect::<serde_json::Map<_, _>>(),
         "commands": plan.steps.len(),

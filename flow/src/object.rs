@@ -29,7 +29,8 @@ pub(crate) fn check(uri: &str, is_output: bool) -> Result<(), String> {
 }
 
 fn check_path(path: &str) -> Result<(), &'static str> {
-    crate::plan::check_path(path).map_err(|_| "a URI contains no `.`, `..` or empty part")
+    crate::plan::check_path(path)
+        .map_err(|_| "a URI has at most 4,095 bytes, and contains no `.`, `..` or empty part")
 }
 
 /// Returns the versions of the objects at these URIs; `None` for a missing one.

@@ -15,14 +15,20 @@ use crate::{
     record::FOLDER,
 };
 
-/// The maximum number of files that a command reads, as of data that a call reads.
-const INPUTS_MAX: usize = 10_000;
+/// The maximum number of files that a command reads, as of data that a call reads, and of those that it writes.
+const FILES_MAX: usize = 10_000;
+
+/// The maximum length of a path, as on Linux.
+const PATH_BYTES_MAX: usize = 4_095;
 
 /// The maximum length of a command: Linux limits an argument of a program to 128 KiB.
 pub(crate) const COMMAND_BYTES_MAX: usize = 120_000;
 
 /// The maximum size of the commands of a job with the names of their files, in bytes.
 const PLAN_BYTES_MAX: usize = 128 << 20;
+
+/// The maximum number of characters of an invalid path that an error contains.
+const SHOWN_CHARS_MAX: usize = 200;
 
 /// The maximum number of commands that an error lists.
 const LISTED_MAX: usize = 5;
@@ -199,6 +205,11 @@ fn check_task(
         let reason = format!("task {name} has no output: name the files that its command writes in out");
         return Err(file.invalid(position, reason));
     }
+    if task.outputs.len() > FILES_MAX {
+        return Err(
+            file.invalid(position, format!("a command of task {name} writes more than {FILES_MAX} files"))
+        );
+    }
     for pattern in task.inputs.iter().chain(&task.outputs) {
         let names = pattern::names(pattern.get_ref());
         if let Some(unknown) = names.iter().find(|name| !variables.contains_key(**name)) {
@@ -227,7 +238,10 @@ fn step(
     let value = |name: &str| binding.get(name).copied();
     let checked = |path: String, verb, position| match check_file(&path, verb == "writes") {
         Ok(()) => Ok(path),
-        Err(why) => Err(file.invalid(position, format!("task {name} {verb} {path:?}: {why}"))),
+        Err(why) => {
+            let start: String = path.chars().take(SHOWN_CHARS_MAX).collect();
+            Err(file.invalid(position, format!("task {name} {verb} {start:?}: {why}")))
+        }
     };
     let (mut inputs, mut seen) = (Vec::new(), BTreeSet::new());
     for input in &task.inputs {
@@ -236,14 +250,14 @@ fn step(
         let free: BTreeSet<_> = pattern::names(&bound).into_iter().collect();
         let all = pattern::combinations(&free.into_iter().collect::<Vec<_>>(), variables);
         let too_many =
-            || file.invalid(position, format!("a command of task {name} reads more than {INPUTS_MAX} files"));
+            || file.invalid(position, format!("a command of task {name} reads more than {FILES_MAX} files"));
         for all in all.ok_or_else(too_many)? {
             let path = checked(pattern::fill(&bound, |name| all.get(name).copied()), "reads", position)?;
             if seen.insert(path.clone()) {
                 inputs.push(path);
             }
         }
-        if inputs.len() > INPUTS_MAX {
+        if inputs.len() > FILES_MAX {
             return Err(too_many());
         }
     }
@@ -301,6 +315,9 @@ pub(crate) fn check_path(path: &str) -> Result<(), &'static str> {
         return Err(
             "a path is relative to the folder of the job file, and contains no `.`, `..` or empty part",
         );
+    }
+    if path.len() > PATH_BYTES_MAX {
+        return Err("a path has at most 4,095 bytes");
     }
     if path.split('/').next() == Some(FOLDER) {
         return Err("this folder is for the records of earlier runs");

@@ -160,6 +160,16 @@ fn job_with_too_many_inputs_is_refused_before_they_fill_the_memory() {
 }
 
 #[test]
+fn huge_lists_and_paths_of_a_task_are_refused() {
+    let outputs: Vec<_> = (0..=10_000).map(|number| format!("x{number}")).collect();
+    let text = |outputs: &[String]| format!("[task.a]\nout = {outputs:?}\nrun = \"\"");
+    refused(&text(&outputs), "1: a command of task a writes more than 10000 files");
+    plan(&[], &text(&outputs[1..])).unwrap();
+    let error = plan(&[], &text(&["a/".repeat(400_000) + "x"])).unwrap_err();
+    assert!(error.ends_with("a path has at most 4,095 bytes") && error.len() < 300, "{} bytes", error.len());
+}
+
+#[test]
 fn control_characters_of_names_are_escaped_in_errors() {
     let task = |name: &str| format!("[task.{name}]\nout = [\"a\\nb\"]\nrun = \"\"\n");
     refused(&(task("one") + &task("two")), "4: one (line 1) and two both write a\\nb: each output");
@@ -246,7 +256,7 @@ fn uris_that_cannot_be_used_are_refused() {
         &text("a.txt", "https://host/x"),
         "3: task a writes \"https://host/x\": a web server is only for inputs",
     );
-    refused(&text("s3://b/../x", "y"), "2: task a reads \"s3://b/../x\": a URI contains no");
+    refused(&text("s3://b/../x", "y"), "2: task a reads \"s3://b/../x\": a URI has at most");
     if cfg!(feature = "stores") {
         refused(&text("file:///x?y", "y"), "2: task a reads \"file:///x?y\": ");
         refused(&text("ftp://host/x", "y"), "2: task a reads \"ftp://host/x\": ");
