@@ -118,9 +118,15 @@ fn licensed(number: u64) -> Result<u64, String> {
     if used <= 2 { Ok(number) } else { Err(format!("{used} licences are used")) }
 }
 
+/// Has the same limit, and is not counted: each workflow has its own limits.
+#[task(limits("licence=2"))]
+fn inner() -> u64 {
+    1
+}
+
 #[task]
 fn between() -> Result<u64, Failure> {
-    Ok(*licensed(1).get()?)
+    Ok(*inner().get()?)
 }
 
 #[task(limits("disk=1"))]
@@ -142,12 +148,12 @@ fn calls_with_a_limit_never_exceed_it() -> Result<(), WorkflowError> {
 #[test]
 fn calls_with_limits_within_each_other_are_refused() -> Result<(), WorkflowError> {
     let run = |call: fn() -> Result<u64, Failure>| -> Result<_, WorkflowError> {
-        Ok(Workflow::new(tasks![licensed, between, outer])?.workers(2).run(call).map_err(|it| it.to_string()))
+        Ok(Workflow::new(tasks![inner, between, outer])?.workers(2).run(call).map_err(|it| it.to_string()))
     };
     assert_eq!(run(|| Ok(*between().get()?))?, Ok(1));
     let refused = run(|| Ok(*outer().get()?))?.expect_err("it could wait for itself");
     assert!(refused.contains("it has limits, and so has the call within which it is made"), "{refused}");
-    let invalid = run(|| Ok(*licensed::with().limits(&["licence"]).call(1).get()?))?;
+    let invalid = run(|| Ok(*inner::with().limits(&["licence"]).call().get()?))?;
     let invalid = invalid.expect_err("it is invalid");
     assert!(invalid.contains("\"licence\" is no limit"), "{invalid}");
     Ok(())
