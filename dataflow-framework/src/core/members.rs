@@ -149,14 +149,6 @@ impl Members {
         self.count_leavers();
     }
 
-    pub(super) fn leave(&mut self, member: Member) {
-        if let Some(load) = self.known.get_mut(&member) {
-            (load.is_leaving, load.may_go) = (true, false);
-        }
-        self.note(member);
-        self.count_leavers();
-    }
-
     pub(super) fn cordon(&mut self, member: Member, is_cordoned: bool) {
         self.change(member, |load| {
             load.is_cordoned = is_cordoned;

@@ -15,6 +15,14 @@ struct Parting<'a> {
 }
 
 impl Members {
+    pub(in crate::core) fn leave(&mut self, member: Member) {
+        if let Some(load) = self.known.get_mut(&member) {
+            (load.is_leaving, load.may_go) = (true, false);
+        }
+        self.note(member);
+        self.count_leavers();
+    }
+
     pub(super) fn count_leavers(&mut self) {
         self.leavers = self.known.values().filter(|load| load.is_leaving && !load.may_go).count();
     }
