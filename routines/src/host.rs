@@ -50,12 +50,11 @@ impl Host {
         // It creates the folder.
         let packages = Packages::within(work)?;
         let resources = Resources::within(work)?;
-        let limits = limits.map(|limits| limits.with_named(resources.folder()));
         Ok(Self {
             store,
             packages,
+            starter: Starter::new(work, program, limits, Arc::clone(&resources))?,
             resources,
-            starter: Starter::new(work, program, limits)?,
             pool: Pool::new(workers + IDLE_MORE),
             writers: Mutex::default(),
             name: format!("{:032x}", rand::random::<u128>()),

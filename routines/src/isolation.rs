@@ -5,7 +5,7 @@ use std::{
     env,
     ffi::OsString,
     os::unix::process::CommandExt as _,
-    path::{Path, PathBuf},
+    path::PathBuf,
     process::{Command, ExitCode, Stdio},
 };
 
@@ -126,12 +126,6 @@ impl IsolationOptions {
 }
 
 impl Limits {
-    /// Adds a folder for files that runtimes read by name, but do not list.
-    pub(crate) fn with_named(mut self, folder: &Path) -> Self {
-        self.granted.read_named.push(folder.to_owned());
-        self
-    }
-
     /// Returns the command that starts a program with these limits and files and ports of its own.
     ///
     /// # Errors
@@ -139,6 +133,7 @@ impl Limits {
     pub(crate) fn command(&self, words: &[OsString], own: Enclosure) -> Result<Command, String> {
         let mut granted = self.granted.clone();
         granted.read.extend(own.read);
+        granted.read_named.extend(own.read_named);
         granted.write.extend(own.write);
         self.check(&granted)?;
         let mut command = enclose(&granted);

@@ -29,6 +29,11 @@ impl Tenant {
         if self.is_default() { name.to_owned() } else { format!("tenants/{self}/{name}") }
     }
 
+    /// Returns the name of a folder on a node. That of the default tenant is no name of another one.
+    pub(crate) fn folder(&self) -> &str {
+        if self.is_default() { "_" } else { &self.0 }
+    }
+
     /// Returns the key of something of this tenant on a node, from a digest.
     pub(crate) fn key(&self, digest: &str) -> String {
         if self.is_default() { digest.to_owned() } else { format!("{self}-{digest}") }

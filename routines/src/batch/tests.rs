@@ -16,6 +16,7 @@ use crate::{
     package::{Package, RuntimeKind},
     ranges::Ranges,
     reduction::Reduce,
+    resource::Resources,
     runtime::{Event, Program, Starter},
     space::Space,
     store::{Results, Store},
@@ -332,7 +333,13 @@ fn lost(script: &str) -> String {
     let program = folder.path().join("runtime");
     fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
     fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
-    let starter = Starter::new(folder.path(), Program::Command(vec![program.into()]), None).unwrap();
+    let starter = Starter::new(
+        folder.path(),
+        Program::Command(vec![program.into()]),
+        None,
+        Resources::within(folder.path()).unwrap(),
+    )
+    .unwrap();
     let mut runtime =
         starter.start(folder.path(), "module:run", EntryKind::Function, RuntimeKind::Program).unwrap();
     let deadline = Instant::now() + Duration::from_secs(30);

@@ -53,7 +53,7 @@ pub(crate) struct Resources {
 
 #[derive(Debug, Default)]
 struct State {
-    /// By the names of the copies.
+    /// By the paths of the copies.
     entries: HashMap<String, Entry>,
     /// The number of accesses.
     accesses: u64,
@@ -190,9 +190,14 @@ impl Resources {
         }))
     }
 
-    /// Returns the folder of the files.
-    pub(crate) fn folder(&self) -> &Path {
-        self.folder.path()
+    /// Returns the folder of the files of a tenant. It is created, since only a folder that exists can be granted.
+    ///
+    /// # Errors
+    /// If it cannot be created.
+    pub(crate) fn folder_of(&self, tenant: &Tenant) -> io::Result<PathBuf> {
+        let folder = self.folder.path().join(tenant.folder());
+        fs::create_dir_all(&folder)?;
+        Ok(folder)
     }
 
     /// Removes the files when the process exits: statics are not dropped.
@@ -313,7 +318,7 @@ impl Resources {
         let mut draft = draft.permissions(Permissions::from_mode(0o444)).tempfile_in(self.folder.path())?;
         let file = draft.as_file().try_clone()?;
         progress.file.get_or_init(|| file);
-        let path = self.folder.path().join(resource.copy());
+        let path = self.folder_of(&resource.tenant)?.join(&resource.digest);
         for peers in self.peers() {
             if let Some(bytes) = peers.fetch(resource, draft.as_file(), progress)? {
                 draft.persist(&path)?;

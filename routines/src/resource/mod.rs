@@ -123,9 +123,9 @@ impl Resource {
         self.tenant.object(&format!("{}/{}", folder(&self.name), self.id))
     }
 
-    /// Returns the name of the copy on a node.
+    /// Returns the path of the copy within the resources of a node.
     fn copy(&self) -> String {
-        self.tenant.key(&self.digest)
+        format!("{}/{}", self.tenant.folder(), self.digest)
     }
 }
 

@@ -8,7 +8,7 @@ use std::{
     os::unix::fs::OpenOptionsExt as _,
     path::{Path, PathBuf},
     process::{Command, Stdio},
-    sync::{Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError},
 };
 
 use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat};
@@ -23,6 +23,7 @@ use super::{
 use crate::{
     isolation::{Limits, SELF},
     package::RuntimeKind,
+    resource::Resources,
     template::RUN_TEMPLATE,
     tenant::Tenant,
     wire::{EntryKind, ToRuntime},
@@ -65,23 +66,29 @@ pub(crate) struct Starter {
     program: Program,
     /// Without them, runtimes have all rights of this process.
     limits: Option<Limits>,
+    resources: Arc<Resources>,
     /// The interpreters that were found, by the names of their shims.
     known: Mutex<HashMap<&'static str, Interpreter>>,
 }
 
 impl Starter {
-    /// Creates a starter of these programs, with these limits.
+    /// Creates a starter of these programs, with these limits. A runtime reads the resources of its tenant.
     ///
     /// # Errors
     /// If the folder cannot be created or written.
-    pub(crate) fn new(within: &Path, program: Program, limits: Option<Limits>) -> io::Result<Self> {
+    pub(crate) fn new(
+        within: &Path,
+        program: Program,
+        limits: Option<Limits>,
+        resources: Arc<Resources>,
+    ) -> io::Result<Self> {
         fs::create_dir_all(within)?;
         sweep(within, PREFIX);
         let folder = WorkDir::within(within, PREFIX)?;
         for Language { shim: (file, text), .. } in [&PYTHON, &NODE, &JAVA] {
             fs::write(folder.path().join(file), text)?;
         }
-        Ok(Self { folder, program, limits, known: Mutex::default() })
+        Ok(Self { folder, program, limits, resources, known: Mutex::default() })
     }
 
     /// Starts a runtime that loads a routine.
@@ -203,6 +210,7 @@ impl Starter {
         };
         let mut command = if let Some(limits) = &self.limits {
             own.read.push(package.to_owned());
+            own.read_named.push(self.resources.folder_of(tenant)?);
             own.write.push(folder.to_owned());
             limits.command(&words, own).map_err(StartError::Limits)?
         } else {

@@ -38,6 +38,9 @@ def waits(value):
 def through(value=None):
     return routines.call("keep@1.0")
 
+def place(path):
+    return path
+
 def read(path):
     with open(path) as file:
         return file.read()
@@ -88,7 +91,7 @@ impl Site {
             command.args(arguments);
             output(command)
         };
-        for name in ["keep", "through", "read", "waits"] {
+        for name in ["keep", "through", "place", "read", "waits"] {
             let text =
                 format!("name = '{name}'\nversion = '1.0'\nruntime = 'python3'\nentry = 'module:{name}'\n");
             fs::create_dir(folder.path().join(name)).unwrap();
@@ -261,6 +264,20 @@ fn processes_and_files_serve_one_tenant() {
         (&read(anna).1["value"], &read(bert).1["value"]),
         (&json!("\"of anna\""), &json!("\"of bert\""))
     );
+}
+
+#[test]
+fn file_of_another_tenant_is_not_opened_by_its_path() {
+    let site = Site::start(&["--isolation", "process"], |_| ());
+    let (anna, bert) = (&*site.anna, &*site.bert);
+    assert_eq!(site.ask(anna, "PUT /v1/resources/table", &json!("of anna")).0, 200);
+    let path = site.call(anna, "place@1.0", &json!([{ "$resource": "table" }]))["value"].clone();
+    assert!(path.as_str().is_some_and(|path| Path::new(path).is_file()), "{path}");
+    let read = |token| site.call(token, "read@1.0", &json!([path]));
+    let (own, other) = (read(anna), read(bert));
+    assert_eq!(own["value"], "\"of anna\"", "{own}");
+    let refused = other["error"]["message"].as_str().unwrap_or_default();
+    assert!(other.get("value").is_none() && refused.contains("Permission denied"), "{other}");
 }
 
 #[test]

@@ -15,6 +15,13 @@ fn cache(bytes_max: u64) -> (TempDir, Arc<Resources>) {
     (folder, resources)
 }
 
+/// Returns the number of files of the default tenant. There are no drafts.
+fn files(resources: &Resources) -> usize {
+    let all = fs::read_dir(resources.folder.path()).unwrap();
+    assert_eq!(all.count(), 2, "the mark and the folder of the tenant");
+    fs::read_dir(resources.folder_of(&Tenant::default()).unwrap()).unwrap().count()
+}
+
 impl Resources {
     /// Waits until a file is here.
     pub(in crate::resource) fn wait_for(
@@ -50,7 +57,7 @@ fn concurrent_calls_wait_for_one_fetch() {
             });
         }
     });
-    assert_eq!(fs::read_dir(resources.folder.path()).unwrap().count(), 2, "the mark and one file");
+    assert_eq!(files(&resources), 1);
     assert!(resources.state().accesses > 16);
 }
 
@@ -77,7 +84,7 @@ fn content_with_another_digest_is_refused() {
     store.objects.put(&resource.content(), "CONTENT").unwrap();
     let refused = resources.wait_for(&store, &resource).unwrap_err();
     assert!(refused.contains("table is damaged"), "{refused}");
-    assert_eq!(fs::read_dir(resources.folder.path()).unwrap().count(), 1, "only the mark");
+    assert_eq!(files(&resources), 0);
     store.objects.put(&resource.content(), "content").unwrap();
     assert!(resources.wait_for(&store, &resource).is_ok());
 }
@@ -94,7 +101,7 @@ fn arguments_share_the_files_of_the_first_one() {
     };
     let mut files = Files::new(&resources, &store, Tenant::default());
     let Local::Ready(first) = files.localise(argument(&a)) else { panic!("it is here") };
-    let path = resources.folder.path().join(&a.digest);
+    let path = resources.folder.path().join(a.copy());
     assert_eq!(first.get(), format!(r#"[{{"$file":{path:?}}}, 1]"#));
     assert!(matches!(files.localise(argument(&a)), Local::Ready(_)));
     assert!(matches!(files.localise(argument(&b)), Local::Later));
