@@ -80,6 +80,11 @@ impl Demand {
         let Options { cores, memory, needs, limits, .. } = *options;
         Self { cores: cores.max(1), memory, needs, limits, ..Self::NONE }
     }
+
+    /// Returns whether its calls are never assigned ahead: they start as soon as they are assigned.
+    pub(super) fn is_immediate(self) -> bool {
+        self.cores > 1 || !self.limits.is_empty()
+    }
 }
 
 impl Capacity {

@@ -5,9 +5,9 @@
 //! least work, are considered, so the cost does not depend on the number of members.
 //!
 //! A member runs as many calls at a time as it has workers, so its memory has to suffice for the assigned calls
-//! with the largest demands of that number, and calls can be assigned ahead. A call that takes several workers is
-//! never assigned ahead: it is assigned only when enough workers are free, so that it starts immediately. A member
-//! that always receives other calls would never have enough free workers or memory, so one is *reserved* for the
+//! with the largest demands of that number, and calls can be assigned ahead. A call that takes several workers, or has
+//! limits, is never assigned ahead: it is assigned only when enough workers are free, so that it starts immediately. A
+//! member that always receives other calls would never have enough free workers or memory, so one is *reserved* for the
 //! demand: the one with the fewest used workers. Until the call is assigned, it receives no other calls, or no
 //! others that demand memory if only memory is missing.
 
@@ -354,8 +354,8 @@ impl Members {
     /// it, unless one is kept for its demand. Returns whether one is kept now that was not before.
     pub(super) fn reserve(&mut self, class: &Class) -> bool {
         let (demand, avoids) = (class.demand, self.avoids(class));
-        // If all members are busy, a call that takes one worker only waits for its turn.
-        if demand.cores == 1 && (demand.memory == 0 || self.open[&Demand::NONE].is_empty()) {
+        // If all members are busy, a call that can be assigned ahead only waits for its turn.
+        if !demand.is_immediate() && (demand.memory == 0 || self.open[&Demand::NONE].is_empty()) {
             return false;
         }
         let may = self.known.iter().filter(|(member, load)| !load.is_closed() && !avoids(**member));
@@ -363,7 +363,7 @@ impl Members {
             return false;
         }
         let able = may.filter(|(_, load)| {
-            let is_idle = demand.cores > 1 || load.accepts(Demand::NONE);
+            let is_idle = demand.is_immediate() || load.accepts(Demand::NONE);
             is_idle && load.reserved.is_none() && load.capacity.can_take(demand)
         });
         let Some((member, _)) = able.min_by_key(|(_, load)| load.cores) else { return false };
@@ -389,7 +389,7 @@ impl Load {
     /// Returns whether the member accepts another call with this demand.
     fn accepts(&self, demand: Demand) -> bool {
         // A call that takes several workers must not share them with calls assigned then.
-        if demand.cores > 1 || !demand.limits.is_empty() || self.wide > 0 || self.is_kept_free() {
+        if demand.is_immediate() || self.wide > 0 || self.is_kept_free() {
             self.has_free_workers(demand)
         } else {
             // The expected total duration is limited, so a member accepts few long calls and many short ones. It is
@@ -408,7 +408,7 @@ impl Load {
 
     /// Returns whether the member can run a call with this demand as soon as it has a worker.
     fn is_suitable(&self, demand: Demand) -> bool {
-        let is_kept_for = |other: Demand| other != demand && (other.cores > 1 || demand.memory > 0);
+        let is_kept_for = |other: Demand| other != demand && (other.is_immediate() || demand.memory > 0);
         !self.is_closed()
             && self.workers > 0
             && !self.reserved.is_some_and(is_kept_for)
@@ -469,7 +469,7 @@ impl Load {
 
     /// Returns whether its workers are kept free, and not only its memory.
     fn is_kept_free(&self) -> bool {
-        self.reserved.is_some_and(|demand| demand.cores > 1)
+        self.reserved.is_some_and(Demand::is_immediate)
     }
 
     /// Returns the number of calls that must complete before another one starts.

@@ -1,6 +1,6 @@
 //! Placement of calls with demands.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use super::{
     Action, Capacity, Demand, Graph, Lack, Member, Outcome,
@@ -253,6 +253,66 @@ fn call_with_a_limit_is_not_assigned_ahead() {
     assert_eq!(assigned(&mut graph), [(0, 0)]);
     graph.joined(Member(1), Capacity::of_workers(1));
     assert_eq!(assigned(&mut graph), [(1, 1)]);
+}
+
+/// Completes the first running calls, while each completed call is replaced by another plain one. Returns the number of
+/// completed calls before `awaited` is assigned.
+fn completed_before(graph: &mut Graph, awaited: CallId, mut running: VecDeque<(CallId, u32)>) -> Option<u64> {
+    (0..100).find(|count| {
+        let (id, member) = running.pop_front().expect("some calls run");
+        call(graph, 1_000 + count, &[], Options::DEFAULT);
+        written(graph, id, member);
+        running.extend(assigned(graph));
+        running.iter().any(|(call, _)| *call == awaited)
+    })
+}
+
+#[test]
+fn call_with_a_limit_starts_during_a_stream_of_plain_calls() {
+    for (priority, most) in [(1, 8), (0, 24)] {
+        let mut graph = graph([Capacity::of_workers(2), Capacity::of_workers(2)]);
+        for id in 0..20 {
+            call(&mut graph, id, &[], Options::DEFAULT);
+        }
+        let running = VecDeque::from(assigned(&mut graph));
+        call(&mut graph, 20, &[], Options { priority, ..LICENSED });
+        assert_eq!(assigned(&mut graph), []);
+        let completed = completed_before(&mut graph, 20, running);
+        assert!(completed.is_some_and(|completed| completed <= most), "priority {priority}: {completed:?}");
+    }
+}
+
+#[test]
+fn less_urgent_call_with_a_limit_delays_no_plain_call() {
+    let mut graph = graph([Capacity::of_workers(2), Capacity::of_workers(2)]);
+    for id in 0..20 {
+        call(&mut graph, id, &[], Options::DEFAULT);
+    }
+    let running = VecDeque::from(assigned(&mut graph));
+    call(&mut graph, 20, &[], Options { priority: -1, ..LICENSED });
+    assert_eq!(completed_before(&mut graph, 20, running), None);
+}
+
+#[test]
+fn member_takes_plain_calls_once_the_limit_of_its_reservation_is_reached() {
+    let mut graph = graph([Capacity::of_workers(1), Capacity::of_workers(1)]);
+    let once = Options { limits: &["licence=1"], priority: 1, ..Options::DEFAULT };
+    for id in 0..2 {
+        call(&mut graph, id, &[], Options::DEFAULT);
+    }
+    assert_eq!(assigned(&mut graph).len(), 2);
+    call(&mut graph, 2, &[], once);
+    call(&mut graph, 3, &[], once);
+    for id in 4..9 {
+        call(&mut graph, id, &[], Options::DEFAULT);
+    }
+    let ahead = assigned(&mut graph);
+    assert_eq!(ahead.len(), 1, "the other member is reserved: {ahead:?}");
+    let reserved = 1 - ahead[0].1;
+    written(&mut graph, u64::from(reserved), reserved);
+    let started = assigned(&mut graph);
+    assert_eq!(started[0], (2, reserved));
+    assert!(started.iter().any(|(id, _)| *id > 3), "a plain call follows it: {started:?}");
 }
 
 #[test]

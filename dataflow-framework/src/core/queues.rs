@@ -120,7 +120,7 @@ impl Queues {
     fn next(&mut self, data: &mut Data) -> Option<(Class, Member)> {
         loop {
             let (mut next, mut blocked, mut has_changed) = (None::<(Key, &Class, Member)>, Vec::new(), false);
-            let mut is_any_unused = false;
+            let (mut is_any_unused, mut plain) = (false, None::<Key>);
             for (class, queue) in &mut self.by_class {
                 let may_start = data.members.reached_limit(class.demand).is_none();
                 let Some(key) = queue.first(&data.calls).filter(|_| may_start) else {
@@ -136,7 +136,8 @@ impl Queues {
                         next = Some((key, class, member));
                     }
                     None if class.demand != Demand::NONE => blocked.push((key, class.clone())),
-                    _ => {}
+                    None => plain = plain.into_iter().chain([key]).min(),
+                    Some(_) => {}
                 }
             }
             let first = next.map(|(key, ..)| key);
@@ -147,8 +148,10 @@ impl Queues {
             blocked.sort_unstable();
             has_changed |= blocked.iter().any(|(key, class)| {
                 let queue = self.by_class.get_mut(class).expect("it has this call");
-                let is_urgent =
-                    queue.can_be_run(data, class, key.1) && first.is_none_or(|first| *key < first);
+                // A call with limits waits for its turn among the plain calls, too.
+                let plain = plain.filter(|_| !class.demand.limits.is_empty());
+                let is_first = first.into_iter().chain(plain).all(|other| *key < other);
+                let is_urgent = queue.can_be_run(data, class, key.1) && is_first;
                 let reserves = is_urgent && data.members.reserve(class);
                 queue.is_reserving |= reserves;
                 reserves
