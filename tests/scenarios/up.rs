@@ -24,7 +24,7 @@ const SSH: &str = r#"#!/bin/sh
 while :; do
     case $1 in
     -o) shift 2 ;;
-    -G) printf 'user root\nhostname 127.0.0.1\n'; exit ;;
+    -G) printf 'user root\nhostname 127.0.0.9\n'; exit ;;
     *) break ;;
     esac
 done
@@ -95,8 +95,9 @@ impl Homes {
         let homes = fs::read_dir(self.path().join("hosts")).into_iter().flatten();
         let homes = homes.map(|home| home.unwrap().path()).chain([self.path().to_owned()]);
         let folders = homes.map(|home| home.join(".local/share/taskwork/default"));
-        let files = folders.flat_map(|folder| fs::read_dir(folder).into_iter().flatten());
-        let files = files.map(|file| file.unwrap().path());
+        let within =
+            |folder: PathBuf| fs::read_dir(folder).into_iter().flatten().map(|file| file.unwrap().path());
+        let files = folders.flat_map(within).filter(|path| path.is_dir()).flat_map(within);
         files.filter(|file| file.extension().is_some_and(|end| end == "pid")).collect()
     }
 }
@@ -158,8 +159,15 @@ fn machines_of_ssh_form_a_cluster_with_tls_until_they_leave() {
     let missing = homes.taskwork(&missing);
     assert!(missing.code == 1 && missing.err.contains("h3: "), "{missing:?}");
 
+    let twice = [&["up", "h1=127.0.0.2", "h1b=127.0.0.3", "--program", "tree"], &options[..]].concat();
+    std::os::unix::fs::symlink("h1", homes.path().join("hosts/h1b")).unwrap();
+    let twice = homes.taskwork(&twice);
+    assert!(twice.code == 1 && twice.err.contains("h1b: another name"), "{twice:?}");
+
     homes.up(&[&["h1=127.0.0.2"], &options[..]].concat());
-    let created = homes.up(&[&["user@h2=127.0.0.3"], &options[..]].concat());
+    // Options are those of the last time.
+    let created = homes.up(&["user@h2=127.0.0.3"]);
+    assert_eq!(created["nodes"][1]["workers"], 1, "{created}");
     let machines: Vec<&Value> =
         created["nodes"].as_array().unwrap().iter().map(|node| &node["machine"]).collect();
     assert_eq!(machines, ["h1", "user@h2"]);
@@ -170,6 +178,10 @@ fn machines_of_ssh_form_a_cluster_with_tls_until_they_leave() {
     assert_eq!(homes.json("tree", "submit 12 --wait")["states"], Tree::sequential(12).0);
     let local = homes.taskwork(&["up", "localhost", "--program", "tree"]);
     assert!(local.code == 2 && local.err.contains("localhost=ADDRESS"), "{local:?}");
+    fs::rename(homes.path().join("hosts/h1"), homes.path().join("hosts/gone")).unwrap();
+    assert_eq!(homes.taskwork(&["down"]).code, 1, "its first machine is gone");
+    assert_eq!(homes.taskwork(&["down"]).code, 5);
+    fs::rename(homes.path().join("hosts/gone"), homes.path().join("hosts/h1")).unwrap();
+    homes.up(&["user@h2=127.0.0.3", "--zk-port", &free_port(), "--port", "0"]);
     assert_eq!(homes.taskwork(&["down"]).code, 0);
-    assert_eq!(homes.processes(), Vec::<PathBuf>::new());
 }

@@ -25,7 +25,7 @@ const SSH: [&str; 4] = ["-o", "BatchMode=yes", "-o", "ConnectTimeout=10"];
 pub(super) struct Machine {
     pub(super) name: String,
     /// The address for other machines, if it is not the one that ssh uses.
-    address: Option<String>,
+    pub(super) address: Option<String>,
 }
 
 impl FromStr for Machine {
@@ -77,8 +77,12 @@ impl Machine {
         let mut ssh = Command::new("ssh");
         ssh.args(["-G", &self.name]);
         let settings = output_of(self, ssh, b"").await?;
-        let address = settings.lines().find_map(|line| line.strip_prefix("hostname "));
-        address.map(str::to_owned).ok_or_else(|| self.failed("ssh -G prints no hostname"))
+        match settings.lines().find_map(|line| line.strip_prefix("hostname ")) {
+            Some("127.0.0.1" | "::1" | HERE) | None => {
+                Err(self.failed(&format!("give its address for the other machines: {}=ADDRESS", self.name)))
+            }
+            Some(address) => Ok(address.to_owned()),
+        }
     }
 
     /// Runs a verb of the script, and returns its output.
@@ -93,6 +97,18 @@ impl Machine {
             command.args(SSH).arg(&self.name).arg(format!("sh -c {}", line.join(" ")));
         }
         output_of(self, command, input).await
+    }
+
+    /// Writes a file of the cluster.
+    pub(super) async fn write(
+        &self,
+        cluster: &str,
+        file: &str,
+        mode: &str,
+        content: &[u8],
+    ) -> Result<(), Failure> {
+        let bytes = content.len().to_string();
+        self.run(cluster, &["write", file, mode, &bytes], content).await.map(drop)
     }
 
     pub(super) fn failed(&self, reason: &str) -> Failure {

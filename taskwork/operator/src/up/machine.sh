@@ -1,29 +1,32 @@
 # The part of a cluster on one machine: nodes, and on one machine ZooKeeper. `taskwork up` and `taskwork down` run it as
-# VERB CLUSTER [ARGUMENT…]. All files are in one folder. A process belongs to the cluster if its command line contains
-# this folder.
+# VERB CLUSTER [ARGUMENT…]. All files are in one folder. Machines may share it, so those of processes are in a folder of the
+# machine.
 set -eu
+mask=$(umask)
 umask 077
 verb=$1
 folder=$HOME/.local/share/taskwork/$2
+host=$(uname -n)
 shift 2
-mkdir -p "$folder/bin"
-cd "$folder"
+mkdir -p "$folder/bin" "$folder/$host"
+cd "$folder/$host"
 
 fail() {
-    echo "$1" >&2
+    printf '%s\n' "$1" >&2
     exit 1
 }
 
 # Returns whether the process NAME runs. After its end, another process may have got its number.
 runs() {
-    [ -s "$1.pid" ] && tr '\0' ' ' 2> /dev/null < "/proc/$(cat "$1.pid")/cmdline" | grep -qF "$folder/"
+    [ -s "$1.pid" ] && [ "$(tr '\0' ' ' 2> /dev/null < "/proc/$(cat "$1.pid")/cmdline")" = "$(cat "$1.command") " ]
 }
 
 # Starts NAME COMMAND…, in a session of its own, so that it does not end with the connection.
 begin() {
     name=$1
     shift
-    setsid nohup "$@" > "$name.log" 2>&1 < /dev/null &
+    printf %s "$*" > "$name.command"
+    (umask "$mask" && exec setsid nohup "$@") > "$name.log" 2>&1 < /dev/null &
     echo $! > "$name.pid"
 }
 
@@ -43,24 +46,26 @@ end() {
     done
 }
 
-# Returns the names of the nodes, without those of the program $1 up to the number $2.
+# Returns the names of the nodes; with PROGRAM COUNT, of those of this program with higher numbers.
 nodes() {
     for file in node-*.pid; do
-        name=${file%.pid}
         [ -e "$file" ] || continue
-        [ "${name%-*}" = "node-${1:-}" ] && [ "${name##*-}" -le "${2:-0}" ] || echo "$name"
+        name=${file%.pid}
+        if [ $# = 0 ] || { [ "${name%-*}" = "node-$1" ] && [ "${name##*-}" -gt "$2" ]; }; then echo "$name"; fi
     done
 }
 
 case $verb in
-check) # FILE: the system, whether it has the program, and the name of the host
-    [ -x "bin/$1" ] && has=yes || has=no
-    echo "$(uname -s) $(uname -m) $has $(uname -n)"
+check) # FILE: the system, whether it has the program, the name of the host and the number of the folder
+    [ -x "$folder/bin/$1" ] && has=yes || has=no
+    echo "$(uname -s) $(uname -m) $has $host $(stat -c %i .)"
     ;;
-write) # FILE MODE
-    cat > "$1.part"
-    chmod "$2" "$1.part"
-    mv "$1.part" "$1"
+write) # FILE MODE BYTES
+    part=$folder/$1.$host.part
+    cat > "$part"
+    [ "$(wc -c < "$part")" -eq "$3" ] || fail "the transfer of $1 was interrupted"
+    chmod "$2" "$part"
+    mv "$part" "$folder/$1"
     ;;
 zookeeper) # ADDRESS PORT plain|tls
     if runs zookeeper; then exit 0; fi
@@ -81,7 +86,7 @@ zookeeper) # ADDRESS PORT plain|tls
         fail "port $2 is in use: choose another one by --zk-port"
     fi
     # deploy/zookeeper/one-server.cfg explains these settings.
-    cat > zoo.cfg << END
+    cat > "$folder/zoo.cfg" << END
 tickTime=2000
 minSessionTimeout=4000
 maxSessionTimeout=60000
@@ -93,7 +98,7 @@ admin.enableServer=false
 4lw.commands.whitelist=srvr,mntr,ruok
 END
     if [ "$3" = tls ]; then
-        cat >> zoo.cfg << END
+        cat >> "$folder/zoo.cfg" << END
 secureClientPort=$2
 serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory
 ssl.keyStore.location=$folder/server.pem
@@ -103,7 +108,7 @@ ssl.trustStore.type=PEM
 ssl.clientAuth=need
 END
     else
-        printf 'clientPort=%s\nclientPortAddress=%s\n' "$2" "$1" >> zoo.cfg
+        printf 'clientPort=%s\nclientPortAddress=%s\n' "$2" "$1" >> "$folder/zoo.cfg"
     fi
     begin zookeeper java -Xmx1g -cp "$classes" org.apache.zookeeper.server.quorum.QuorumPeerMain "$folder/zoo.cfg"
     ;;
@@ -111,18 +116,21 @@ nodes) # PROGRAM FILE COUNT PORT ADDRESS ARGUMENT…: prints the process of each
     program=$1 file=$folder/bin/$2 count=$3 port=$4 address=$5
     shift 5
     # shellcheck disable=SC2046 # names have no spaces
-    end $(nodes "$program" "$count" | grep "^node-$program-[0-9]*$")
+    end $(nodes "$program" "$count")
     number=1
     # shellcheck source=/dev/null
-    . ./env
+    . "$folder/env"
     while [ $number -le "$count" ]; do
         name=node-$program-$number
-        listen="--listen 0.0.0.0:$port --advertise $address"
-        [ "$address" != 127.0.0.1 ] || listen=
-        command="$file $listen $*"
+        case $address in
+        127.0.0.1) listen= ;;
+        *:*) listen="--listen [::]:$port --advertise $address" ;;
+        *) listen="--listen 0.0.0.0:$port --advertise $address" ;;
+        esac
+        # shellcheck disable=SC2086 # two options
+        command=$(set -- "$file" node $listen "$@" && printf %s "$*")
         if ! runs "$name" || [ "$(cat "$name.command")" != "$command" ]; then
             end "$name"
-            echo "$command" > "$name.command"
             # shellcheck disable=SC2086 # two options
             begin "$name" "$file" node $listen "$@"
         fi
@@ -131,12 +139,12 @@ nodes) # PROGRAM FILE COUNT PORT ADDRESS ARGUMENT…: prints the process of each
         [ "$port" = 0 ] || port=$((port + 1))
     done
     # Programs that no node runs any more.
-    for old in "bin/$program-"????????????; do
-        [ "$old" = "bin/${file##*/}" ] || rm -f "$old"
+    for old in "$folder/bin/$program-"????????????; do
+        [ "$old" = "$file" ] || rm -f "$old"
     done
     ;;
 look) # NAME: fails with the end of the log if the process has ended
-    runs "$1" || fail "$1 has ended; the end of $folder/$1.log:
+    runs "$1" || fail "$1 has ended; the end of $PWD/$1.log:
 $(tail -n 12 "$1.log")"
     ;;
 leave) # ends all nodes

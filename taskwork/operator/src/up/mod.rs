@@ -4,7 +4,12 @@ mod machine;
 mod program;
 mod site;
 
-use std::{path::PathBuf, process::ExitCode, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::PathBuf,
+    process::ExitCode,
+    time::Duration,
+};
 
 use futures_util::future::try_join_all;
 use serde_json::json;
@@ -18,13 +23,16 @@ use tokio::time::{self, Instant};
 
 use self::{
     machine::{LOOPBACK, Machine},
-    program::Program,
-    site::{Record, Site},
+    program::{Place, Program},
+    site::{Nodes, Record, Site},
 };
 use crate::{findings, table};
 
 /// The maximum time until ZooKeeper answers, and until the nodes are members.
 const START_MAX: Duration = Duration::from_secs(60);
+
+/// The UDP port of the first node on a machine.
+const NODE_PORT: u16 = 7420;
 
 /// The interval at which members are read.
 const READ_EVERY: Duration = Duration::from_millis(200);
@@ -43,21 +51,22 @@ pub(crate) struct Up {
     /// The program that the nodes run.
     #[arg(long, value_name = "FILE")]
     program: PathBuf,
-    /// The number of nodes on each machine.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
-    nodes: u16,
+    /// The number of nodes on each machine. [default: as the last time, or 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
+    nodes: Option<u16>,
     /// The port of ZooKeeper. [default: 2181]
     #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
     zk_port: Option<u16>,
-    /// The UDP port of the first node on a machine; the next nodes use the following ports. 0 means free ports.
-    #[arg(long, value_name = "PORT", default_value_t = 7420, value_parser = clap::value_parser!(u16).range(..=65_000))]
-    port: u16,
+    /// The UDP port of the first node on a machine; the next nodes use the following ports. 0 means free ports. [default: as
+    /// the last time, or 7420]
+    #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(..=65_000))]
+    port: Option<u16>,
     #[command(flatten)]
     of: Name,
     /// Print JSON.
     #[arg(long)]
     json: bool,
-    /// Options of the nodes: -- --workers 8 --label zone=a.
+    /// Options of the nodes: -- --workers 8 --label zone=a. Without any, those of the last time.
     #[arg(last = true, value_name = "OPTION")]
     options: Vec<String>,
 }
@@ -102,17 +111,25 @@ impl Up {
 
     async fn start(&self) -> Result<(), Failure> {
         let site = Site::new(&self.of.cluster)?;
-        let record = self.record(&site).await?;
+        let _lock = site.lock()?;
         let program = Program::read(&self.program)?;
+        let mut record = self.record(&site).await?;
+        let nodes = self.nodes(record.programs.get(&program.name));
+        record.programs.insert(program.name.clone(), nodes.clone());
+        let places = record.machines.iter().map(|machine| program.examine(machine, &site));
+        let places = try_join_all(places).await?;
+        check_distinct(&record.machines, &places)?;
         let texts = site.write(&record)?;
-        let installed = record.machines.iter().map(|machine| program.install(machine, &site, &texts));
-        let hosts = try_join_all(installed).await?;
+        let installed = record.machines.iter().zip(&places);
+        let installed = installed.map(|(machine, place)| program.install(machine, place, &site, &texts));
+        try_join_all(installed).await?;
         // Before the first process starts, so that `down` finds it.
         site.save(&record)?;
         let client = start_zookeeper(&site, &record).await?;
-        let machines = record.machines.iter().zip(&record.addresses).zip(&hosts);
-        let started =
-            machines.map(|((machine, address), host)| self.start_on(&site, &program, machine, address, host));
+        let machines = record.machines.iter().zip(&record.addresses).zip(&places);
+        let started = machines.map(|((machine, address), place)| {
+            start_on(&site, &program, &nodes, machine, address, &place.host)
+        });
         let started = try_join_all(started).await?.into_iter().flatten().collect::<Vec<_>>();
         let members = members(&site, &client, &started).await;
         client.close().await;
@@ -130,6 +147,7 @@ impl Up {
             machines: vec![],
             addresses: vec![],
             zk_port: self.zk_port.unwrap_or(2181),
+            programs: BTreeMap::new(),
         });
         let is_new = record.machines.is_empty();
         let changed = |what: &str| {
@@ -147,8 +165,12 @@ impl Up {
         }
         let is_here = if is_new { named == [Machine::here()] } else { record.is_here() };
         for machine in named {
-            if record.machines.iter().any(|known| known.name == machine.name) {
-                continue;
+            match record.machines.iter().find(|known| known.name == machine.name) {
+                Some(known) if machine.address.is_some() && *known != machine => {
+                    return Err(changed(&format!("with another address of {}", machine.name)));
+                }
+                Some(_) => continue,
+                None => {}
             }
             if is_here && !machine.is_here() {
                 return Err(changed("on this machine only"));
@@ -160,30 +182,17 @@ impl Up {
         Ok(record)
     }
 
-    /// Starts the nodes of a machine that do not run.
-    async fn start_on<'a>(
-        &self,
-        site: &Site,
-        program: &Program,
-        machine: &'a Machine,
-        address: &str,
-        host: &str,
-    ) -> Result<Vec<Started<'a>>, Failure> {
-        let (count, port) = (self.nodes.to_string(), self.port.to_string());
-        let words = ["nodes", &program.name, &program.file, &count, &port, address];
-        let options = self.options.iter().map(String::as_str);
-        let words: Vec<&str> = words.into_iter().chain(options).collect();
-        let said = machine.run(&site.cluster, &words, b"").await?;
-        let started = said.lines().zip(1..).map(|(pid, number)| {
-            let pid = pid.parse().map_err(|_| machine.failed(&format!("{pid:?} is no process")))?;
-            Ok(Started {
-                machine,
-                name: format!("node-{}-{number}", program.name),
-                host: host.to_owned(),
-                pid,
-            })
-        });
-        started.collect()
+    /// Returns the nodes of each machine: the options of this call, or else of the last one.
+    fn nodes(&self, known: Option<&Nodes>) -> Nodes {
+        let options = match known {
+            Some(known) if self.options.is_empty() => &known.options,
+            _ => &self.options,
+        };
+        Nodes {
+            count: self.nodes.or(known.map(|known| known.count)).unwrap_or(1),
+            port: self.port.or(known.map(|known| known.port)).unwrap_or(NODE_PORT),
+            options: options.clone(),
+        }
     }
 
     fn report(
@@ -238,6 +247,7 @@ impl Down {
         let site = Site::new(&self.of.cluster)?;
         let missing =
             || Failure::not_found(format!("`taskwork up` has created no cluster {} from here", site.cluster));
+        let _lock = site.lock()?;
         let mut record = site.record()?.ok_or_else(missing)?;
         let is_named = |machine: &Machine| self.machines.iter().any(|named| named.name == machine.name);
         for named in &self.machines {
@@ -273,11 +283,46 @@ impl Down {
             return site.save(&record);
         }
         let first = &record.machines[0];
-        first.run(&site.cluster, &["stop"], b"").await?;
+        let stopped = first.run(&site.cluster, &["stop"], b"").await;
+        // Also if the machine is gone, so that another cluster can have the name.
         site.forget()?;
+        stopped?;
         print(&format!("ended; {} keeps the jobs in {}\n", first.name, site.folder.join("data").display()));
         Ok(())
     }
+}
+
+/// Refuses two names of one machine, since their nodes would replace each other.
+fn check_distinct(machines: &[Machine], places: &[Place]) -> Result<(), Failure> {
+    let mut seen = BTreeSet::new();
+    match machines.iter().zip(places).find(|(_, place)| !seen.insert((&place.host, &place.folder))) {
+        Some((machine, place)) => {
+            Err(machine
+                .failed(&format!("another name stands for this machine, {}: give it once", place.host)))
+        }
+        None => Ok(()),
+    }
+}
+
+/// Starts the nodes of a machine that do not run.
+async fn start_on<'a>(
+    site: &Site,
+    program: &Program,
+    nodes: &Nodes,
+    machine: &'a Machine,
+    address: &str,
+    host: &str,
+) -> Result<Vec<Started<'a>>, Failure> {
+    let (count, port) = (nodes.count.to_string(), nodes.port.to_string());
+    let words = ["nodes", &program.name, &program.file, &count, &port, address];
+    let options = nodes.options.iter().map(String::as_str);
+    let words: Vec<&str> = words.into_iter().chain(options).collect();
+    let said = machine.run(&site.cluster, &words, b"").await?;
+    let started = said.lines().zip(1..).map(|(pid, number)| {
+        let pid = pid.parse().map_err(|_| machine.failed(&format!("{pid:?} is no process")))?;
+        Ok(Started { machine, name: format!("node-{}-{number}", program.name), host: host.to_owned(), pid })
+    });
+    started.collect()
 }
 
 fn connect(site: &Site, record: &Record) -> Result<Connect, Failure> {
@@ -296,7 +341,7 @@ async fn start_zookeeper(site: &Site, record: &Record) -> Result<Client, Failure
     let (machine, cluster) = (&record.machines[0], site.cluster.as_str());
     let (port, kind) = (record.zk_port.to_string(), if record.is_here() { "plain" } else { "tls" });
     if !record.is_here() && !machine.is_here() {
-        machine.run(cluster, &["write", "server.pem", "600"], site.read("server.pem")?.as_bytes()).await?;
+        machine.write(cluster, "server.pem", "600", site.read("server.pem")?.as_bytes()).await?;
     }
     machine.run(cluster, &["zookeeper", &record.addresses[0], &port, kind], b"").await?;
     let deadline = Instant::now() + START_MAX;
@@ -333,7 +378,7 @@ async fn members(site: &Site, client: &Client, started: &[Started<'_>]) -> Resul
         }
         if now >= deadline {
             return Err(first.machine.failed(&format!(
-                "{} is no member after {} s. Can it reach ZooKeeper? Its log is {}.log in the folder of the cluster",
+                "{} is no member after {} s. Can it reach ZooKeeper? Its log {}.log is in the folder of the cluster",
                 first.name,
                 START_MAX.as_secs(),
                 first.name

@@ -25,6 +25,15 @@ pub(super) struct Program {
     content: Vec<u8>,
 }
 
+/// The folder of a cluster on a machine.
+#[derive(Debug)]
+pub(super) struct Place {
+    pub(super) host: String,
+    /// The number of the folder in its file system.
+    pub(super) folder: String,
+    has_program: bool,
+}
+
 impl Program {
     /// Reads a program at a path. A name alone may also be that of a program next to this one, or in `PATH`.
     pub(super) fn read(path: &Path) -> Result<Self, Failure> {
@@ -48,30 +57,36 @@ impl Program {
         Ok(Self { name: name.to_owned(), file: format!("{name}-{}", &digest[..DIGITS]), content })
     }
 
-    /// Writes the files of a cluster and the program on a machine. Returns the name of the host.
-    pub(super) async fn install(
-        &self,
-        machine: &Machine,
-        site: &Site,
-        texts: &[Text],
-    ) -> Result<String, Failure> {
+    /// Looks at a machine, and refuses one that cannot run the program.
+    pub(super) async fn examine(&self, machine: &Machine, site: &Site) -> Result<Place, Failure> {
         let said = machine.run(&site.cluster, &["check", &self.file], b"").await?;
         let words: Vec<&str> = said.split_whitespace().collect();
-        let &[system, kind, has, host] = words.as_slice() else {
+        let &[system, kind, has, host, folder] = words.as_slice() else {
             return Err(machine.failed(&format!("expected a POSIX shell, not one that prints {said:?}")));
         };
         self.check(system, kind).map_err(|reason| machine.failed(&reason))?;
+        Ok(Place { host: host.to_owned(), folder: folder.to_owned(), has_program: has == "yes" })
+    }
+
+    /// Writes the files of a cluster and the program on a machine.
+    pub(super) async fn install(
+        &self,
+        machine: &Machine,
+        place: &Place,
+        site: &Site,
+        texts: &[Text],
+    ) -> Result<(), Failure> {
         if !machine.is_here() {
             for (name, text) in texts {
-                machine.run(&site.cluster, &["write", name, "600"], text.as_bytes()).await?;
+                machine.write(&site.cluster, name, "600", text.as_bytes()).await?;
             }
         }
-        if has == "no" {
+        if !place.has_program {
             let file = format!("bin/{}", self.file);
-            machine.run(&site.cluster, &["write", &file, "700"], &self.content).await?;
+            machine.write(&site.cluster, &file, "700", &self.content).await?;
             note(&format!("{}: copied {} ({} bytes)", machine.name, self.name, self.content.len()));
         }
-        Ok(host.to_owned())
+        Ok(())
     }
 
     /// Refuses a machine that cannot run the program.

@@ -1,6 +1,7 @@
 //! The record of a cluster on the machine that created it: machines, credentials and certificates.
 
 use std::{
+    collections::BTreeMap,
     env, fs,
     io::{self, Write as _},
     os::unix::fs::OpenOptionsExt as _,
@@ -28,6 +29,16 @@ pub(super) struct Record {
     /// The addresses of the machines.
     pub(super) addresses: Vec<String>,
     pub(super) zk_port: u16,
+    /// The nodes on each machine, by program.
+    pub(super) programs: BTreeMap<String, Nodes>,
+}
+
+/// The nodes of a program on each machine.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Nodes {
+    pub(super) count: u16,
+    pub(super) port: u16,
+    pub(super) options: Vec<String>,
 }
 
 impl Record {
@@ -76,7 +87,6 @@ impl Site {
 
     /// Writes the files that all machines need, and returns them. Secrets of an existing cluster stay.
     pub(super) fn write(&self, record: &Record) -> Result<Vec<Text>, Failure> {
-        fs::create_dir_all(&self.folder).map_err(|error| failed(&self.folder, &error))?;
         if !self.folder.join("credentials").exists() {
             self.write_file("credentials", &format!("taskwork:{}\n", password()?))?;
         }
@@ -143,9 +153,27 @@ impl Site {
         lines.join("\n") + "\n"
     }
 
+    /// Removes the record, and the certificate of the first machine, which may be another one the next time.
     pub(super) fn forget(&self) -> Result<(), Failure> {
-        let file = self.folder.join(RECORD);
-        fs::remove_file(&file).map_err(|error| failed(&file, &error))
+        for name in ["server.pem", RECORD] {
+            let file = self.folder.join(name);
+            match fs::remove_file(&file) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(&file, &error)),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Excludes other commands that change the cluster from here, until the file is closed.
+    pub(super) fn lock(&self) -> Result<fs::File, Failure> {
+        fs::create_dir_all(&self.folder).map_err(|error| failed(&self.folder, &error))?;
+        let file = self.folder.join("lock");
+        let lock = fs::File::create(&file).map_err(|error| failed(&file, &error))?;
+        lock.try_lock().map_err(|_| {
+            Failure::failed(format!("another `taskwork up` or `down` changes cluster {} now", self.cluster))
+        })?;
+        Ok(lock)
     }
 }
 
