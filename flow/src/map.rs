@@ -14,6 +14,7 @@ use crate::{
     job_file,
     pattern::COMBINATIONS_MAX,
     plan::{COMMAND_BYTES_MAX, Kind, Plan, Size, Step, check_path, quoted, word},
+    record::FOLDER,
 };
 
 /// The maximum number of characters of a value and of its result in the table.
@@ -130,7 +131,8 @@ impl Map {
         });
         let mut outputs = outputs.collect::<Result<Vec<_>, _>>()?;
         if outputs.is_empty() {
-            outputs.push("stdout".to_owned());
+            // No input has a name in this folder.
+            outputs.push(format!("{FOLDER}/stdout"));
         }
         Ok(Step { kind: 0, label: value.to_owned(), command, inputs, outputs })
     }

@@ -38,6 +38,16 @@ fn map_prints_the_result_of_each_value() {
 }
 
 #[test]
+fn map_reads_a_file_with_the_name_of_the_standard_output() {
+    let job = Job::new(PIPELINE);
+    fs::write(job.at("job/stdout"), "of the user\n").unwrap();
+    let shown = json_of(&map(&job, &["--quiet", "--json", "cat {}", "samples/b.txt", "stdout"]));
+    let outputs = [&shown["values"][0]["output"], &shown["values"][1]["output"]];
+    assert_eq!(outputs, ["2\n", "of the user\n"]);
+    assert_eq!(job.text("stdout"), "of the user\n");
+}
+
+#[test]
 fn map_shows_failures_in_its_table() {
     let job = Job::new(PIPELINE);
     let output = map(
