@@ -145,15 +145,17 @@ impl Command for Flow {
         Ok(Work { folder: shared_folder, shell, kinds, sources, steps, skipped, is_map })
     }
 
-    fn show(Done { ran, skipped, returned, mut failures, rows }: Done) -> Shown {
+    fn show(mut done: Done) -> Shown {
         let folder = FOLDER.lock().ok().and_then(|folder| folder.as_ref().map(|(folder, _)| folder.clone()));
-        for one in &returned {
+        for one in std::mem::take(&mut done.returned) {
             if let Some(folder) = &folder
-                && let Err(error) = write(folder, one)
+                && let Err(error) = write(folder, &one)
             {
-                failures.push(format!("{}: {error}", one.step.label));
+                done.failures.push(format!("{}: {error}", one.step.label));
+                done.fail_value(&one.step.label, error);
             }
         }
+        let Done { ran, skipped, mut failures, rows, .. } = done;
         let mut json = json!({ "ran": ran, "skipped": skipped, "failures": failures });
         if !rows.is_empty() {
             json["values"] = json!(rows);
@@ -254,4 +256,33 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         arguments.insert(2, "--shared".into());
     }
     cli::main_with::<Flow, Commands>(arguments)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{map::Row, plan::Step, record::Record};
+
+    #[test]
+    fn value_whose_output_cannot_be_written_is_shown_as_failed() {
+        let folder = tempfile::tempdir().unwrap();
+        let lock = record::lock(folder.path()).unwrap();
+        *FOLDER.lock().unwrap() = Some((folder.path().to_owned(), lock));
+        fs::create_dir(folder.path().join("out")).unwrap();
+        let (label, outputs) = ("a".to_owned(), vec!["out".to_owned()]);
+        let step = Step { kind: 0, label, command: String::new(), inputs: Vec::new(), outputs };
+        let record = Record::new(&[], &step, [].into_iter(), Vec::new());
+        let file = folder.path().join("file");
+        fs::write(&file, "").unwrap();
+        let returned = vec![Returned { step, record, files: vec![File::open(&file).unwrap()] }];
+        let rows = vec![Row { value: "a".to_owned(), failure: None, output: String::new() }];
+        let shown = Flow::show(Done { ran: 1, returned, rows, ..Done::default() });
+        assert!(!shown.complete);
+        assert!(
+            shown.text.starts_with("a  failed  ") && shown.text.contains("out cannot be written"),
+            "{}",
+            shown.text
+        );
+        assert!(shown.json["values"][0]["failure"].is_string());
+    }
 }

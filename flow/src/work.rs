@@ -69,6 +69,32 @@ pub(crate) struct Done {
     pub(crate) rows: Vec<Row>,
 }
 
+impl Done {
+    /// Adds the outputs of a command, if they may return with those before, which have `before` bytes. Otherwise the value
+    /// of the command has failed. Returns whether they were added.
+    fn bring(&mut self, returned: Returned, size: u64, before: &mut u64) -> bool {
+        let is_possible = *before + size <= RETURNED_BYTES_MAX;
+        if is_possible {
+            *before += size;
+            self.returned.push(returned);
+        } else {
+            let reason = format!(
+                "its outputs were not returned: with {size} bytes, they exceed the {RETURNED_BYTES_MAX} bytes of a job; \
+                 use a shared folder with --shared"
+            );
+            self.fail_value(&returned.step.label, reason);
+        }
+        is_possible
+    }
+
+    /// Records the failure of a value.
+    pub(crate) fn fail_value(&mut self, value: &str, reason: String) {
+        if let Some(row) = self.rows.iter_mut().rev().find(|row| row.value == value) {
+            row.failure = Some(reason);
+        }
+    }
+}
+
 /// The outputs of a command, in their order, with its record; without the files if these are temporary.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Returned {
@@ -342,11 +368,8 @@ fn finish(work: &Work, calls: Vec<Called<'_>>) -> Result<Done, Box<dyn Error + S
         let files = local.map(|(_, file)| Ok(file.get()?.copy()?));
         let files: Vec<File> = files.collect::<Result<_, Box<dyn Error + Send + Sync>>>()?;
         let size: u64 = files.iter().map(File::len).sum::<io::Result<u64>>()?;
-        if bytes + size > RETURNED_BYTES_MAX {
+        if !done.bring(Returned { step: step.clone(), record, files }, size, &mut bytes) {
             too_large += 1;
-        } else {
-            bytes += size;
-            done.returned.push(Returned { step: step.clone(), record, files });
         }
     }
     done.failures = failures.into_values().take(FAILURES_MAX).collect();
@@ -369,6 +392,24 @@ fn finish(work: &Work, calls: Vec<Called<'_>>) -> Result<Done, Box<dyn Error + S
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn value_with_outputs_above_the_maximum_has_failed() {
+        let row = |value: &str| Row { value: value.to_owned(), failure: None, output: String::new() };
+        let mut done = Done { rows: vec![row("a"), row("b")], ..Done::default() };
+        let returned = |label: &str| {
+            let (label, outputs) = (label.to_owned(), vec!["x".to_owned()]);
+            let step = Step { kind: 0, label, command: String::new(), inputs: Vec::new(), outputs };
+            let record = Record::new(&[], &step, [].into_iter(), Vec::new());
+            Returned { step, record, files: Vec::new() }
+        };
+        let mut bytes = 0;
+        assert!(done.bring(returned("a"), RETURNED_BYTES_MAX, &mut bytes));
+        assert!(!done.bring(returned("b"), 1, &mut bytes));
+        let failures: Vec<_> = done.rows.iter().map(|row| row.failure.as_deref().unwrap_or("")).collect();
+        assert_eq!((failures[0], done.returned.len()), ("", 1));
+        assert!(failures[1].starts_with("its outputs were not returned: with 1 bytes"), "{failures:?}");
+    }
 
     #[test]
     fn node_without_the_shared_folder_runs_nothing_and_creates_no_folder() {
