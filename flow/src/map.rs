@@ -101,11 +101,13 @@ impl Map {
     }
 
     fn step(&self, template: &str, value: &str, folder: &Path) -> Result<Step, String> {
-        let value = value.trim_start_matches("./");
-        let is_input = Path::new(value).is_relative() && folder.join(value).is_file();
+        let path = value.trim_start_matches("./");
+        let is_input = Path::new(path).is_relative() && folder.join(path).is_file();
+        let value = if is_input { path } else { value };
         let mut inputs = self.inputs.clone();
         inputs.extend(is_input.then(|| value.to_owned()));
-        inputs.dedup();
+        let mut seen = HashSet::new();
+        inputs.retain(|input| seen.insert(input.clone()));
         for input in &inputs {
             check_path(input).map_err(|why| format!("{input:?} cannot be an input: {why}"))?;
             if !folder.join(input).is_file() {
@@ -126,6 +128,7 @@ impl Map {
         }
         let outputs = self.outputs.iter().map(|output| {
             let path = filled(output, value, str::to_owned);
+            let path = path.trim_start_matches("./").to_owned();
             let why = check_path(&path).err();
             why.map_or_else(|| Ok(path.clone()), |why| Err(format!("{path:?} cannot be an output: {why}")))
         });
@@ -239,9 +242,28 @@ mod tests {
     fn files_among_the_values_are_inputs() {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("-a.txt"), "").unwrap();
-        let plan = map(&["./-a.txt", "-b", "/etc/passwd"], &[]).plan("wc", folder.path()).unwrap();
+        let values = ["./-a.txt", "-b", "./-c", ".//etc/passwd", "/etc/passwd"];
+        let plan = map(&values, &[]).plan("wc", folder.path()).unwrap();
         let commands: Vec<_> = plan.steps.iter().map(|step| (&*step.command, step.inputs.len())).collect();
-        assert_eq!(commands, [("wc ./-a.txt", 1), ("wc -b", 0), ("wc /etc/passwd", 0)]);
+        let expected = [
+            ("wc ./-a.txt", 1),
+            ("wc -b", 0),
+            ("wc ./-c", 0),
+            ("wc .//etc/passwd", 0),
+            ("wc /etc/passwd", 0),
+        ];
+        assert_eq!(commands, expected);
+        let plan = map(&["./-c"], &["{}.gz"]).plan("wc", folder.path()).unwrap();
+        assert_eq!(plan.steps[0].outputs, ["-c.gz"]);
+    }
+
+    #[test]
+    fn file_that_is_an_input_and_a_value_is_one_input() {
+        let folder = tempfile::tempdir().unwrap();
+        ["a", "b"].iter().for_each(|name| fs::write(folder.path().join(name), "").unwrap());
+        let inputs = ["a", "b"].map(str::to_owned).to_vec();
+        let plan = Map { inputs, ..map(&["a"], &[]) }.plan("cat", folder.path()).unwrap();
+        assert_eq!(plan.steps[0].inputs, ["a", "b"]);
     }
 
     #[test]
