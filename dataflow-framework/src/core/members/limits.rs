@@ -7,6 +7,9 @@
 //! After a restart of the program, calls of its earlier run may still run, and their limits are unknown until the program has
 //! made them again. Until then, and until all members have reported these calls, no call with limits starts. An unknown
 //! call waits for no other one, so this wait ends.
+//!
+//! A task that makes calls is not reported: it runs again, because the new run does not know its calls. So its limits may be
+//! exceeded after a loss of the program's node, until its earlier thread returns.
 
 use super::{Demand, Load, Members};
 use crate::needs;
