@@ -260,8 +260,10 @@ mod tests {
     #[test]
     fn file_that_is_an_input_and_a_value_is_one_input() {
         let folder = tempfile::tempdir().unwrap();
-        ["a", "b"].iter().for_each(|name| fs::write(folder.path().join(name), "").unwrap());
         let inputs = ["a", "b"].map(str::to_owned).to_vec();
+        for name in &inputs {
+            fs::write(folder.path().join(name), "").unwrap();
+        }
         let plan = Map { inputs, ..map(&["a"], &[]) }.plan("cat", folder.path()).unwrap();
         assert_eq!(plan.steps[0].inputs, ["a", "b"]);
     }
