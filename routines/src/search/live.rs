@@ -185,7 +185,7 @@ impl Drop for Live {
         if !self.is_running()
             && let Some(runtime) = self.runtime.take()
         {
-            self.host.pool.put(&self.installed.package.digest, runtime);
+            self.host.keep(&self.installed, runtime);
         }
     }
 }

@@ -10,7 +10,7 @@ use std::{
 use serde_json::{Value, json, value::RawValue};
 use taskwork::{Limits, Output as _};
 
-use super::{Best, Counts, Foreign, result_of};
+use super::{Best, Counts, Foreign, live::Live, result_of};
 use crate::{
     host::Host,
     order::Order,
@@ -321,4 +321,22 @@ fn paused_search_is_replaced_by_another() {
     driven.search("4", Some(&rest));
     driven.wait(None);
     check(driven.counts, &[]);
+}
+
+#[test]
+fn idle_runtime_is_kept_for_the_tenant_of_its_search() {
+    let package = package(&fixture().folder, MODULE, "Subsets", "kind = 'search'");
+    let tenant = Tenant::parse("anna").unwrap();
+    let order = Order { tenant: tenant.clone(), ..order(&package, &json!([4])) };
+    let host = Host::current().unwrap();
+    let mut live = Live::new(host, &order).unwrap();
+    live.advance(None, &order).unwrap();
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while live.wait(Duration::from_millis(10)).unwrap().is_empty() {
+        assert!(Instant::now() < deadline, "the runtime does not load");
+    }
+    drop(live);
+    assert!(
+        host.pool.take(&package.digest).is_none() && host.pool.take(&tenant.key(&package.digest)).is_some()
+    );
 }
