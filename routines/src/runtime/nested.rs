@@ -19,7 +19,7 @@ use crate::{
     library::LATEST_AGE_MAX,
     store::{Outcome, StoreError},
     tenant::Tenant,
-    wire::{CallError, ErrorKind},
+    wire::{CallError, ErrorKind, check_value},
 };
 
 /// The maximum depth of nested calls; the outermost call has depth 0.
@@ -46,6 +46,10 @@ impl NestedCall {
         let refuse = |reason| Self::Failed(CallError::new(ErrorKind::Invalid, reason));
         if depth > DEPTH_MAX {
             return refuse(format!("calls are nested more than {DEPTH_MAX} deep: {routine} is not called"));
+        }
+        // A runtime may have another program than a shim.
+        if let Err(error) = check_value(argument.get()) {
+            return refuse(format!("the argument of {routine} is no value: {error}"));
         }
         let Some(host) = Host::current() else {
             return refuse("this process is not a node of routines".to_owned());
@@ -105,6 +109,25 @@ impl NestedCall {
             Self::Looking { .. } => false,
             Self::Runs(call) => call.runtime().is_some_and(|runtime| runtime.watch(ready)),
             Self::Failed(_) => true,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn argument_that_is_no_value_is_refused() {
+        crate::testing::fixture();
+        for (argument, says) in [
+            ("[9007199254740993]".to_owned(), "2^53"),
+            (format!("{}{}", "[".repeat(101), "]".repeat(101)), "100 deep"),
+        ] {
+            let argument = RawValue::from_string(argument).unwrap();
+            let call = NestedCall::start("missing@1".to_owned(), argument, 1, Tenant::default());
+            let NestedCall::Failed(error) = call else { panic!("{call:?}") };
+            assert!(error.kind == ErrorKind::Invalid && error.message.contains(says), "{error:?}");
         }
     }
 }
