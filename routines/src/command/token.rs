@@ -1,7 +1,11 @@
 //! `token`: makes a token for a tenant.
 
 use std::{
-    fs::OpenOptions, io::Write as _, os::unix::fs::OpenOptionsExt as _, path::PathBuf, process::ExitCode,
+    fs::OpenOptions,
+    io::{self, Write as _},
+    os::unix::fs::{FileExt as _, OpenOptionsExt as _},
+    path::{Path, PathBuf},
+    process::ExitCode,
 };
 
 use clap::Args;
@@ -35,9 +39,38 @@ pub(super) fn add_token(Token { file, tenant, role }: &Token) -> Result<ExitCode
     let failed = |why: String| Failure::usage(format!("{}: {why}", file.display()));
     let token = format!("{:032x}", rand::random::<u128>());
     let line = line(tenant, *role, &token).map_err(|why| failed(why.to_owned()))?;
-    let opened = OpenOptions::new().create(true).append(true).mode(0o600).open(file);
-    let written = opened.and_then(|mut file| file.write_all(line.as_bytes()));
-    written.map_err(|error| failed(error.to_string()))?;
+    append(file, &line).map_err(|error| failed(error.to_string()))?;
     print(&format!("{token}\n"));
     Ok(ExitCode::SUCCESS)
+}
+
+/// Adds a line to a file, whose last line may not have ended.
+fn append(file: &Path, line: &str) -> io::Result<()> {
+    let mut file = OpenOptions::new().create(true).read(true).append(true).mode(0o600).open(file)?;
+    let mut last = *b"\n";
+    if let Some(place) = file.metadata()?.len().checked_sub(1) {
+        file.read_exact_at(&mut last, place)?;
+    }
+    let end = if last == *b"\n" { "" } else { "\n" };
+    // At once, since another process may add a line.
+    file.write_all(format!("{end}{line}").as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn line_is_added_after_the_end_of_the_last_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("tokens");
+        append(&file, "first\n").unwrap();
+        append(&file, "second\n").unwrap();
+        assert_eq!(fs::read_to_string(&file).unwrap(), "first\nsecond\n");
+        fs::write(&file, "written by hand").unwrap();
+        append(&file, "second\n").unwrap();
+        assert_eq!(fs::read_to_string(&file).unwrap(), "written by hand\nsecond\n");
+    }
 }
