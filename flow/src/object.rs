@@ -62,6 +62,7 @@ pub(crate) fn publish(file: &Data<File>, uri: &str) -> Result<Data<u64>, String>
 
 #[cfg(feature = "stores")]
 mod known {
+    use serde_json::Value;
     use taskwork_store::Object;
 
     use super::{Data, File, io};
@@ -72,10 +73,21 @@ mod known {
 
     pub(super) fn version(uri: &str) -> io::Result<Option<String>> {
         match Object::new(uri)?.tag() {
+            Ok(tag) if uri.starts_with("http") && has_size_only(&serde_json::to_value(&tag)?) => {
+                Err(io::Error::other(format!(
+                    "{uri}: the server sends neither ETag nor Last-Modified, so a change of the object would not be \
+                     noticed: copy the object into the folder of the job file, or to a server that sends one of them"
+                )))
+            }
             Ok(tag) => Ok(Some(serde_json::to_string(&tag)?)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
         }
+    }
+
+    /// Returns whether a tag differs only between objects of different sizes.
+    fn has_size_only(tag: &Value) -> bool {
+        tag["version"].is_null() && tag["modified_ms"] == 0
     }
 
     #[allow(clippy::unnecessary_wraps, reason = "without the feature, it fails")]

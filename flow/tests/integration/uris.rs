@@ -1,6 +1,11 @@
 //! URIs as inputs and outputs of commands.
 
-use std::fs;
+use std::{
+    fs,
+    io::{BufRead as _, BufReader, Write as _},
+    net::TcpListener,
+    thread,
+};
 
 use taskwork_store::testing::Server;
 
@@ -66,4 +71,25 @@ fn missing_and_foreign_objects_are_errors() {
     let text = refused();
     assert!(text.contains("/in/a.txt: there is no such object"), "{text}");
     assert_eq!(job.ran(), [""; 0]);
+}
+
+#[test]
+fn web_object_without_a_version_is_refused() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let place = format!("http://{}", listener.local_addr().unwrap());
+    thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let request = BufReader::new(stream.try_clone().unwrap());
+            let _: usize = request.lines().map_while(Result::ok).take_while(|line| !line.is_empty()).count();
+            // A client may end the connection at any time.
+            let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\nConnection: close\r\n\r\n");
+        }
+    });
+    let text = format!("[task.a]\nin = [\"{place}/a.txt\"]\nout = [\"b\"]\nrun = 'cp {{in}} b'");
+    let job = Job::new(&text);
+    let output = job.flow(&["solve", "--quiet"]);
+    assert_eq!(output.status.code(), Some(2));
+    let text = String::from_utf8(output.stderr).unwrap();
+    let expected = format!("{place}/a.txt: the server sends neither ETag nor Last-Modified");
+    assert!(text.contains(&expected) && text.contains("copy the object"), "{text}");
 }
