@@ -205,6 +205,41 @@ fn check_names_the_place_of_defects_in_each_language() {
     }
 }
 
+/// A routine in Java with a thread that does not end.
+const POOL: &str = r"
+import java.util.concurrent.*;
+
+final class m {
+    static final ExecutorService POOL = Executors.newFixedThreadPool(1);
+
+    static Object run() throws Exception {
+        POOL.submit(() -> {}).get();
+        CODE
+    }
+}
+";
+
+#[test]
+fn java_failure_with_a_running_thread_ends_the_call_with_an_error() {
+    for (code, message) in [
+        ("throw new RuntimeException() { public String toString() { return null; } };", "null"),
+        (
+            "throw new RuntimeException() { public String toString() { throw new IllegalStateException(); } };",
+            "which throws a java.lang.IllegalStateException",
+        ),
+        // The shim can send no answer.
+        (
+            "var pipe = routines.Routines.class.getDeclaredField(\"output\"); pipe.setAccessible(true); pipe.set(null, null); return 1;",
+            "NullPointerException",
+        ),
+    ] {
+        let folder = tempdir().unwrap();
+        write_package(&folder.path().join("m"), "java", "m.java", &POOL.replace("CODE", code));
+        let all = check(folder.path());
+        assert!(all["defects"][0]["message"].as_str().unwrap().contains(message), "{code}: {all}");
+    }
+}
+
 const PARAMETERS_JAVASCRIPT: &str = "
 export async function run(first, /* a, b */ second = ['x,)', `}`], { third } = {}, ...rest) {
   return [first, second, rest.length]; // A comment, and another one)

@@ -457,8 +457,12 @@ public final class Routines {
     }
 
     private static Error exit(String message) {
-        System.err.println(message);
-        System.exit(1);
+        try {
+            System.err.println(message);
+        } finally {
+            // Threads and hooks of the routine cannot delay the end.
+            Runtime.getRuntime().halt(1);
+        }
         return new Error(message);
     }
 
@@ -490,19 +494,31 @@ public final class Routines {
     private static void fail(Throwable error, boolean isCall) {
         flush();
         if (error instanceof InvocationTargetException && error.getCause() != null) error = error.getCause();
-        StringWriter trace = new StringWriter();
-        error.printStackTrace(new PrintWriter(trace, true));
-        String own = "\\s*at (routines\\.Routines|java\\.base/(java\\.lang|jdk\\.internal)\\.reflect)\\b.*";
-        String lines = trace.toString().lines().filter(line -> !line.matches(own)).collect(Collectors.joining("\n"));
-        if (error instanceof CallError called) lines += "\n\n" + called.trace;
         boolean isInvalid = error instanceof Invalid;
-        String message = isInvalid || error instanceof CallError ? error.getMessage() : error.toString();
+        String message, lines;
+        try {
+            message = String.valueOf(isInvalid || error instanceof CallError ? error.getMessage() : error.toString());
+            lines = trace(error);
+        } catch (Throwable other) {
+            // The routine may define the methods of its exceptions.
+            message = "a " + error.getClass().getName() + ", which throws a " + other.getClass().getName() + " when it is described";
+            lines = "";
+        }
         if (error instanceof AccessDeniedException && System.getenv("ROUTINES_ISOLATED") != null)
             message += ": routines are isolated: --read, --write and --network grant files and ports";
         StringBuilder json = new StringBuilder("{\"type\":\"error\",\"kind\":\"" + (isInvalid ? "invalid" : "user") + "\",\"message\":");
         writeText(clean(message, 4096), json);
         writeText(isInvalid ? "" : clean(lines, 16384), json.append(",\"trace\":"));
         send(json.append(isCall ? ",\"id\":" + id + "}" : "}").toString());
+    }
+
+    // Returns the stack without methods of this class and of reflection.
+    private static String trace(Throwable error) {
+        StringWriter trace = new StringWriter();
+        error.printStackTrace(new PrintWriter(trace, true));
+        String own = "\\s*at (routines\\.Routines|java\\.base/(java\\.lang|jdk\\.internal)\\.reflect)\\b.*";
+        String lines = trace.toString().lines().filter(line -> !line.matches(own)).collect(Collectors.joining("\n"));
+        return error instanceof CallError called ? lines + "\n\n" + called.trace : lines;
     }
 
     // Replaces halves of surrogate pairs, which are no characters.
@@ -671,11 +687,22 @@ public final class Routines {
         System.out.print(String.join("\0", paths));
     }
 
-    public static void main(String[] arguments) throws Exception {
-        if (arguments.length > 0) {
-            printPaths();
-            return;
+    public static void main(String[] arguments) {
+        try {
+            if (arguments.length > 0) printPaths();
+            else serve();
+        } catch (Throwable error) {
+            try {
+                error.printStackTrace();
+            } finally {
+                // Otherwise threads of the routine keep the process alive, and its call waits for it.
+                Runtime.getRuntime().halt(1);
+            }
         }
+    }
+
+    /** Answers messages until the host ends. */
+    private static void serve() throws IOException {
         input = new DataInputStream(new BufferedInputStream(new FileInputStream(System.getenv("ROUTINES_IN")), 1 << 16));
         output = new FileOutputStream(System.getenv("ROUTINES_OUT"));
         try (RandomAccessFile file = new RandomAccessFile(System.getenv("ROUTINES_PAGE"), "rw")) {
