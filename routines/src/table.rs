@@ -1,20 +1,31 @@
 //! The results of a job as a table in CSV (RFC 4180): scalars, or objects of scalars with a column for each name.
 
-use std::fmt::Write as _;
+use std::{
+    collections::{BTreeMap, HashSet},
+    fmt::{self, Write as _},
+};
 
-use serde::Deserialize;
-use serde_json::Value;
+use serde::{
+    Deserialize,
+    de::{Deserializer, Error as _, MapAccess, Visitor},
+};
+use serde_json::value::RawValue;
 
 use crate::store::{Line, PART, PART_BYTES, Results, ResultsError};
 
 /// The maximum number of columns of objects.
 const COLUMNS_MAX: usize = 1_000;
 
+/// The maximum length of the names of all columns, in bytes.
+const NAMES_BYTES_MAX: usize = 256 << 10;
+
 /// The columns of a table, in addition to the index and the error.
 #[derive(Debug, Default)]
 pub(crate) struct Table {
     /// The names in objects, in the order of their first appearance.
     names: Vec<String>,
+    known: HashSet<String>,
+    names_bytes: usize,
     has_scalars: bool,
 }
 
@@ -28,9 +39,9 @@ pub(crate) enum TableError {
 }
 
 #[derive(Deserialize)]
-struct Parsed {
-    #[serde(default)]
-    value: Value,
+struct Parsed<'a> {
+    #[serde(borrow)]
+    value: Option<&'a RawValue>,
     error: Option<ParsedError>,
 }
 
@@ -38,6 +49,46 @@ struct Parsed {
 struct ParsedError {
     kind: String,
     message: String,
+}
+
+/// Large integers, NaN and infinities.
+#[derive(Deserialize)]
+enum Special {
+    #[serde(rename = "$i")]
+    Integer(String),
+    #[serde(rename = "$f")]
+    Float(String),
+}
+
+/// The fields of an object, which has at most [`COLUMNS_MAX`].
+#[derive(Default)]
+struct Fields<'a>(BTreeMap<String, &'a RawValue>);
+
+impl<'de> Deserialize<'de> for Fields<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Reader;
+
+        impl<'de> Visitor<'de> for Reader {
+            type Value = Fields<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Fields<'de>, A::Error> {
+                let mut fields = Fields::default();
+                while let Some((name, field)) = map.next_entry()? {
+                    fields.0.insert(name, field);
+                    if fields.0.len() > COLUMNS_MAX {
+                        return Err(A::Error::custom("too many fields"));
+                    }
+                }
+                Ok(fields)
+            }
+        }
+
+        deserializer.deserialize_map(Reader)
+    }
 }
 
 impl Table {
@@ -62,22 +113,29 @@ impl Table {
         if error.is_some() {
             return Ok(());
         }
-        if cell(&value).is_some() {
+        let value = value.map_or("null", RawValue::get);
+        if value.starts_with('[') {
+            return Err("is a list".to_owned());
+        }
+        if cell(value).is_some() {
             self.has_scalars = true;
         } else {
-            let fields = value.as_object().ok_or("is a list or an array")?;
+            // The value is JSON, so it can only have too many fields.
+            let Fields(fields) = serde_json::from_str(value).map_err(|_| too_wide())?;
             for (name, field) in fields {
-                cell(field).ok_or_else(|| format!("has no scalar in {name:?}"))?;
-                if !self.names.contains(name) {
+                if !self.known.contains(&name) {
+                    self.names_bytes += name.len();
+                    if self.names.len() >= COLUMNS_MAX || self.names_bytes > NAMES_BYTES_MAX {
+                        return Err(too_wide());
+                    }
+                    self.known.insert(name.clone());
                     self.names.push(name.clone());
                 }
+                cell(field.get()).ok_or_else(|| format!("has no scalar in {name:?}"))?;
             }
         }
         if self.has_scalars && !self.names.is_empty() {
             return Err("is of another kind than earlier ones: one is a scalar, and one an object".to_owned());
-        }
-        if self.names.len() > COLUMNS_MAX {
-            return Err(format!("is an object, and the objects have more than {COLUMNS_MAX} names"));
         }
         Ok(())
     }
@@ -91,11 +149,14 @@ impl Table {
 
     /// Returns the row of a result.
     pub(crate) fn row(&self, Line { index, json }: &Line) -> String {
-        let parsed: Parsed = serde_json::from_str(json).unwrap_or(Parsed { value: Value::Null, error: None });
+        let parsed: Parsed = serde_json::from_str(json).unwrap_or(Parsed { value: None, error: None });
+        let value = parsed.value.map_or("null", RawValue::get);
         let values = if self.names.is_empty() {
-            vec![cell(&parsed.value).unwrap_or_default()]
+            vec![cell(value).unwrap_or_default()]
         } else {
-            self.names.iter().map(|name| cell(&parsed.value[name]).unwrap_or_default()).collect()
+            let Fields(fields) = serde_json::from_str(value).unwrap_or_default();
+            let field = |name| fields.get(name).and_then(|field| cell(field.get())).unwrap_or_default();
+            self.names.iter().map(field).collect()
         };
         let error = parsed.error.map(|error| format!("{}: {}", error.kind, error.message));
         let cells = [index.to_string()].into_iter().chain(values).chain([error.unwrap_or_default()]);
@@ -103,18 +164,22 @@ impl Table {
     }
 }
 
-/// Returns a scalar as text; `None` if the value is none.
-fn cell(value: &Value) -> Option<String> {
-    match value {
-        Value::Null => Some(String::new()),
-        Value::Bool(_) | Value::Number(_) => Some(value.to_string()),
-        Value::String(text) => Some(text.clone()),
-        Value::Object(fields) if fields.len() == 1 => {
-            // Large integers, NaN and infinities.
-            let special = fields.get("$i").or_else(|| fields.get("$f"))?;
-            special.as_str().map(str::to_owned)
-        }
-        Value::Object(_) | Value::Array(_) => None,
+fn too_wide() -> String {
+    format!(
+        "is an object, and the objects have more than {COLUMNS_MAX} names or {NAMES_BYTES_MAX} bytes of names"
+    )
+}
+
+/// Returns a scalar in JSON as text; `None` if the value is none.
+fn cell(json: &str) -> Option<String> {
+    match json.as_bytes().first()? {
+        b'[' => None,
+        b'{' => match serde_json::from_str(json).ok()? {
+            Special::Integer(text) | Special::Float(text) => Some(text),
+        },
+        b'"' => serde_json::from_str(json).ok(),
+        _ if json == "null" => Some(String::new()),
+        _ => Some(json.to_owned()),
     }
 }
 
@@ -161,6 +226,23 @@ mod tests {
         ] {
             let refused = table(lines).unwrap_err();
             assert!(refused.contains(says), "{refused}");
+        }
+    }
+
+    #[test]
+    fn objects_with_too_many_or_too_long_names_are_refused() {
+        let object = |names: std::ops::Range<usize>, length: usize| {
+            let fields: Vec<_> = names.map(|name| format!("\"{}{name}\":1", "x".repeat(length))).collect();
+            format!(r#"{{"index":0,"value":{{{}}}}}"#, fields.join(","))
+        };
+        assert!(table(&[&object(0..COLUMNS_MAX, 4)]).is_ok());
+        for lines in [
+            [object(0..COLUMNS_MAX + 1, 4), object(0..1, 4)],
+            [object(0..COLUMNS_MAX, 4), object(COLUMNS_MAX..COLUMNS_MAX + 1, 4)],
+            [object(0..1, NAMES_BYTES_MAX), object(1..2, 4)],
+        ] {
+            let refused = table(&lines.each_ref().map(|line| &**line)).unwrap_err();
+            assert!(refused.contains("1000 names"), "{refused}");
         }
     }
 }
