@@ -1,11 +1,12 @@
 //! `taskwork up` and `taskwork down`: clusters on this machine and over ssh.
 
 use std::{
-    fs,
+    fs, iter,
     net::TcpListener,
     os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     process::Command,
+    sync::atomic::{AtomicU32, Ordering},
     time::Duration,
 };
 
@@ -111,8 +112,13 @@ impl Drop for Homes {
     }
 }
 
+/// Returns a port below those that the kernel gives to connections, since nothing holds it until a server starts.
 fn free_port() -> String {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string()
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let ports =
+        iter::repeat_with(|| 12_000 + (std::process::id() + NEXT.fetch_add(1, Ordering::Relaxed)) % 20_000);
+    let is_free = |port: &u32| TcpListener::bind(format!("127.0.0.1:{port}")).is_ok();
+    ports.take(1_000).find(is_free).expect("a free port").to_string()
 }
 
 fn is_running(process: &Value) -> bool {
