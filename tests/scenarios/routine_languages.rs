@@ -40,6 +40,7 @@ const JAVASCRIPT: &str = r#"
 import assert from "node:assert/strict";
 import { connect, named, product, range, CallError, JobError, RequestError } from "CLIENT";
 
+assert.throws(() => connect("http://192.0.2.1"), /the token is not sent/);
 const r = connect(process.argv[2]);
 const typed = await r.call("python3-relay@1", [], Float64Array.of(1.5, NaN));
 assert.deepEqual([...typed], [1.5, NaN]);
@@ -90,6 +91,7 @@ final class Program {
     }
 
     public static void main(String[] arguments) {
+        thrown(IllegalArgumentException.class, () -> Client.connect("http://192.0.2.1"));
         Client r = Client.connect(arguments[0]);
         Client.Numbers typed = (Client.Numbers) r.call("python3-relay@1", List.of(), new double[] {1.5, Double.NaN});
         check(Arrays.equals((double[]) typed.numbers(), new double[] {1.5, Double.NaN}), typed);
@@ -410,19 +412,23 @@ fn clients_call_map_and_report_errors() {
     site.deploy_relays();
     site.deploy("checked", "node", "checked:checked", "checked.mjs", CHECKED);
     site.start_nodes(1);
-    let gateway = Gateway::start(&site.cluster);
-    let folder = site.cluster.folder();
+    let folder = site.cluster.folder().to_owned();
+    let tokens = folder.join("tokens");
+    let token =
+        site.cluster.run("routines", &["token", tokens.to_str().unwrap(), "anna", "deploy"]).unwrap().out;
+    let gateway = Gateway::start_with(&site.cluster, &["--tokens", tokens.to_str().unwrap()]);
     let url = format!("http://{}", gateway.address);
+    let token = format!("ROUTINES_TOKEN={}", token.trim());
     let client = of_routines("clients/javascript/routines.mjs").canonicalize().unwrap();
     fs::write(folder.join("client.mjs"), JAVASCRIPT.replace("CLIENT", client.to_str().unwrap())).unwrap();
     fs::write(folder.join("Program.java"), JAVA).unwrap();
     let client = of_routines("clients/java/Client.java");
     for words in [
-        &["node", "client.mjs", &url][..],
+        &["env", &token, "node", "client.mjs", &url][..],
         &["javac", "-Xlint:all,-serial", "-Werror", "-d", "client", client.to_str().unwrap(), "Program.java"],
-        &["java", "-cp", "client", "Program", &url],
+        &["env", &token, "java", "-cp", "client", "Program", &url],
     ] {
-        succeed(folder, words);
+        succeed(&folder, words);
     }
 }
 

@@ -134,7 +134,12 @@ impl Site {
 
 impl Gateway {
     pub(crate) fn start(cluster: &Cluster) -> Self {
-        let mut running = cluster.begin("routines", &["gateway", "--listen", "127.0.0.1:0"]).unwrap();
+        Self::start_with(cluster, &[])
+    }
+
+    pub(crate) fn start_with(cluster: &Cluster, options: &[&str]) -> Self {
+        let arguments = [&["gateway", "--listen", "127.0.0.1:0"], options].concat();
+        let mut running = cluster.begin("routines", &arguments).unwrap();
         let deadline = Instant::now() + SOON;
         let address = loop {
             if let Some((_, rest)) = running.output().split_once("http://") {

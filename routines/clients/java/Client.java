@@ -14,6 +14,7 @@ import java.net.http.HttpResponse.BodyHandlers;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.*;
@@ -36,6 +37,8 @@ import java.util.stream.Stream;
  *
  * <p>Values are null, Boolean, Long, BigInteger, Double, String, List and Map; arguments also arrays of numbers. An array of numbers
  * in a result is an {@link Numbers}.
+ *
+ * <p>A token is in the variable ROUTINES_TOKEN, or in the file of the variable ROUTINES_TOKEN_FILE.
  */
 public final class Client {
     private static final long INTEGER_MAX = 1L << 53;
@@ -44,6 +47,7 @@ public final class Client {
 
     private final String url;
     private final Duration timeout;
+    private final String token;
     private final HttpClient http = HttpClient.newHttpClient();
 
     /** The gateway refuses a request, or is not reached: then the status is 0. */
@@ -110,6 +114,23 @@ public final class Client {
     private Client(String url, Duration timeout) {
         this.url = url.replaceAll("/+$", "");
         this.timeout = timeout;
+        this.token = tokenFor(URI.create(url));
+    }
+
+    /** Returns the token for a gateway, which is sent over TLS or to this machine only. */
+    private static String tokenFor(URI url) {
+        String file = System.getenv("ROUTINES_TOKEN_FILE"), token = System.getenv("ROUTINES_TOKEN");
+        try {
+            if (file != null && !file.isEmpty()) token = Files.readString(Path.of(file));
+        } catch (IOException error) {
+            throw new IllegalArgumentException("ROUTINES_TOKEN_FILE: " + error, error);
+        }
+        token = token == null ? "" : token.strip();
+        boolean isHere = String.valueOf(url.getHost()).matches("localhost|127(\\.\\d+){3}|\\[::1\\]");
+        if (!token.isEmpty() && !"https".equalsIgnoreCase(url.getScheme()) && !isHere) {
+            throw new IllegalArgumentException("the token is not sent to " + url + ", which others could read: use https, or unset ROUTINES_TOKEN");
+        }
+        return token;
     }
 
     public static Client connect(String url) {
@@ -212,6 +233,7 @@ public final class Client {
     private <T> T send(String method, String path, BodyPublisher body, String accept, HttpResponse.BodyHandler<T> handler) {
         HttpRequest.Builder request = HttpRequest.newBuilder(URI.create(url + path)).timeout(timeout).method(method, body).header("accept", accept);
         if (method.equals("POST")) request.header("content-type", "application/json");
+        if (!token.isEmpty()) request.header("authorization", "Bearer " + token);
         try {
             HttpResponse<T> answer = http.send(request.build(), handler);
             if (answer.statusCode() < 300) return answer.body();

@@ -10,7 +10,11 @@
  *     r.job("j-0000000003");                                // later, or elsewhere
  *     const cases = product({ x: range(0, 1e6), y: [0.1, 0.2] });
  *     (await (await r.starmap("f@1.0", cases, { reduce: ["mean"] })).reduced()).mean;
+ *
+ * A token is in the variable ROUTINES_TOKEN, or in the file of the variable ROUTINES_TOKEN_FILE.
  */
+
+import { readFileSync } from "node:fs";
 
 const INTEGER_MAX = 2 ** 53;
 const WAIT_SECONDS = 30;
@@ -158,6 +162,8 @@ export class Client {
   constructor(url, { timeout = 90 } = {}) {
     this.url = url.replace(/\/+$/, "");
     this.timeout = timeout;
+    const token = tokenFor(new URL(url));
+    this.headers = token ? { authorization: `Bearer ${token}` } : {};
   }
 
   /** Calls a routine with positional arguments, or with `named` ones, and returns its result. */
@@ -232,7 +238,12 @@ export class Client {
       control.abort(new DOMException(`${method} ${path} has no answer within ${this.timeout} s`, "TimeoutError"));
     const timer = setTimeout(late, this.timeout * 1000);
     try {
-      const answer = await fetch(this.url + path, { method, body, headers, signal: control.signal });
+      const answer = await fetch(this.url + path, {
+        method,
+        body,
+        headers: { ...this.headers, ...headers },
+        signal: control.signal,
+      });
       if (answer.ok) return answer;
       const text = await answer.text();
       throw new RequestError(answer.status, detailOf(text));
@@ -240,6 +251,17 @@ export class Client {
       clearTimeout(timer);
     }
   }
+}
+
+/** Returns the token for a gateway, which is sent over TLS or to this machine only. */
+function tokenFor(url) {
+  const { ROUTINES_TOKEN = "", ROUTINES_TOKEN_FILE: file } = process.env;
+  const token = (file ? readFileSync(file, "ascii") : ROUTINES_TOKEN).trim();
+  const isHere = /^(localhost|127(\.\d+){3}|\[::1\])$/.test(url.hostname);
+  if (token && url.protocol !== "https:" && !isHere) {
+    throw new Error(`the token is not sent to ${url}, which others could read: use https, or unset ROUTINES_TOKEN`);
+  }
+  return token;
 }
 
 function detailOf(text) {
