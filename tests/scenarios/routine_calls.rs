@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use taskwork_tests::cluster::{Cluster, SOON};
 use zk_server::Setup;
 
-use crate::routines::{Gateway, Site};
+use crate::routine_site::{Gateway, Site};
 
 /// Routines that note their nodes, and wait while there is no file `open`.
 const MODULE: &str = r#"

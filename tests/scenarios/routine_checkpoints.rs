@@ -8,10 +8,7 @@ use std::{
 use serde_json::json;
 use taskwork_tests::cluster::SOON;
 
-use crate::{
-    routine_here::write_routine,
-    routines::{Gateway, Site},
-};
+use crate::routine_site::{Gateway, Site, write_routine};
 
 /// A call of many steps, which are slow until a gate is open. It notes each with the process of its node.
 const MODULE: &str = r#"

@@ -1,4 +1,4 @@
-//! Routines on this machine: commands and a gateway without ZooKeeper, parameter spaces and reductions.
+//! Routines on this machine: commands and a gateway without ZooKeeper.
 
 use std::{
     collections::BTreeMap,
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use taskwork_tests::cluster::{CommandOutput, Running, SOON, program};
 use tempfile::TempDir;
 
-use crate::routines::client;
+use crate::routine_site::{client, write_routine};
 
 /// The calls of a job, and those after which its process is killed: it has written its tasks several times.
 const CALLS: u64 = 800;
@@ -47,19 +47,11 @@ def area(x=1, y=1, scale=1.0):
     return x * y * scale
 "#;
 
-/// Writes the folder of a routine. Its module knows the folder for its notes.
-pub(crate) fn write_routine(folder: &Path, description: &str, notes: &Path, module: &str) {
-    fs::create_dir(folder).unwrap();
-    fs::write(folder.join("routine.toml"), format!("runtime = 'python3'\n{description}\n")).unwrap();
-    let place = format!("FOLDER = {:?}\n", notes.to_str().unwrap());
-    fs::write(folder.join("module.py"), place + module).unwrap();
-}
-
 /// A folder with a store, in which the routines are deployed.
-struct Place(TempDir);
+pub(crate) struct Place(TempDir);
 
 impl Place {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let place = Self(tempfile::tempdir().unwrap());
         let notes = place.path().join("noted");
         fs::create_dir(&notes).unwrap();
@@ -71,7 +63,7 @@ impl Place {
         place
     }
 
-    fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         self.0.path()
     }
 
@@ -101,17 +93,17 @@ impl Place {
         running
     }
 
-    fn run(&self, arguments: &[&str]) -> CommandOutput {
+    pub(crate) fn run(&self, arguments: &[&str]) -> CommandOutput {
         self.begin(arguments).end().unwrap()
     }
 
     /// Runs a program with the Python client.
-    fn python(&self, script: &str) {
+    pub(crate) fn python(&self, script: &str) {
         let ended = Running::begin(self.prepared(client(&[script])), self.path()).unwrap().end().unwrap();
         assert_eq!(ended.code, 0, "{}", ended.err);
     }
 
-    fn json(&self, arguments: &[&str]) -> Value {
+    pub(crate) fn json(&self, arguments: &[&str]) -> Value {
         let ended = self.run(&[arguments, &["--json"]].concat());
         assert_eq!(ended.code, 0, "{arguments:?}: {}", ended.err);
         serde_json::from_str(&ended.out).unwrap()
@@ -361,36 +353,6 @@ with routines.here("--workers", "2") as r:
 }
 
 #[test]
-fn python_client_reduces_results_in_groups() {
-    let place = Place::new();
-    let script = r#"
-import routines
-
-with routines.here("--workers", "2") as r:
-    few = [{"topk": 2}, {"bottomk": 3}, {"histogram": {"from": -1, "to": 1, "bins": 2}}]
-    reduced = r.map("area@1.0", [-9.0, 0.5, -1, float("nan"), 1, 0.5], reduce=few).reduced()
-    assert reduced["topk"] == [{"index": 4, "value": 1}, {"index": 1, "value": 0.5}], reduced
-    assert [one["index"] for one in reduced["bottomk"]] == [0, 2, 1]
-    grid = routines.product(x=[2, 1], y=[10.0, 20.0], scale=range(3))
-    groups = r.starmap("area@1.0", grid, reduce=["mean", {"topk": 1}], by=["x", "y"]).groups()
-    assert groups == [
-        {"by": {"x": x, "y": y}, "mean": x * y, "topk": [{"index": at + 2, "value": 2 * x * y}]}
-        for x, y, at in [(1, 10, 6), (1, 20, 9), (2, 10, 0), (2, 20, 3)]
-    ], groups
-    assert reduced["histogram"] == {"from": -1, "to": 1, "counts": [1, 3], "under": 1, "over": 0, "nan": 1}
-    for arguments, part in [([[1, [2]]], "argument 0: 1 is a list"),
-                            (routines.zipped([0] * 10_001, range(10_001)), "more than 10000 groups")]:
-        try:
-            r.starmap("area@1.0", arguments, reduce=["sum"], by=1)
-        except routines.RequestError as error:
-            assert error.status == 400 and part in str(error), error
-        else:
-            raise AssertionError("it is refused")
-"#;
-    place.python(script);
-}
-
-#[test]
 fn events_of_a_job_are_states_until_its_end() {
     let place = Place::new();
     let script = r#"
@@ -473,34 +435,4 @@ with routines.here("--workers", "2") as r:
     assert_eq!((again.code, again.out.lines().count()), (0, 10), "{}", again.err);
     let none = place.run(&["rerun", "j-0000000009", "--state", "state"]);
     assert!(none.code != 0 && none.err.contains("no job j-0000000009"), "{none:?}");
-}
-
-#[test]
-fn map_prints_reductions_of_a_space() {
-    let place = Place::new();
-    fs::write(place.path().join("space.json"), r#"{"product": {"y": [1, 2], "x": {"range": [0, 4]}}}"#)
-        .unwrap();
-    let map = ["map", "area@1.0", "--arguments", "space.json"];
-    let listed = place.json(&map);
-    let values: Vec<f64> =
-        listed["results"].as_array().unwrap().iter().map(|it| it["value"].as_f64().unwrap()).collect();
-    assert_eq!(values, [0.0, 1.0, 2.0, 3.0, 0.0, 2.0, 4.0, 6.0]);
-    let reduced = place.run(&[&map[..], &["--reduce", "sum,argmax,topk=1"]].concat());
-    let expected = "{\"argmax\":7,\"sum\":18.0,\"topk\":[{\"index\":7,\"value\":6.0}]}\n";
-    assert_eq!((reduced.code, &*reduced.out), (0, expected), "{}", reduced.err);
-    assert_eq!(place.json(&[&map[..], &["--reduce", "mean"]].concat())["reduced"], json!({ "mean": 2.25 }));
-    let groups = place.run(&[&map[..], &["--reduce", "sum,count", "--by", "y"]].concat());
-    let expected =
-        "{\"by\":{\"y\":1},\"count\":4,\"sum\":6.0}\n{\"by\":{\"y\":2},\"count\":4,\"sum\":12.0}\n";
-    assert_eq!((groups.code, &*groups.out), (0, expected), "{}", groups.err);
-    let groups = place.json(&["map", "square@1.0", "--range", "3..5", "--reduce", "max", "--by", "0"]);
-    assert_eq!(
-        groups["groups"],
-        json!([{ "by": { "0": 3 }, "max": 9.0 }, { "by": { "0": 4 }, "max": 16.0 }])
-    );
-    let failed = place.run(&["map", "square@1.0", "--range", "-2..3", "--reduce", "count"]);
-    assert_eq!((failed.code, &*failed.out), (1, "{\"count\":3}\n"), "{}", failed.err);
-    assert!(failed.err.contains("2 calls of job"), "{}", failed.err);
-    let median = place.run(&[&map[..], &["--reduce", "median"]].concat());
-    assert!(median.code == 2 && median.err.contains("argmin") && median.err.contains("topk=K"), "{median:?}");
 }

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use taskwork_tests::cluster::{CommandOutput, Running, program};
 use tempfile::tempdir;
 
-use crate::routines::{Gateway, Site};
+use crate::routine_site::{Gateway, Site};
 
 /// The maximum duration of a command with many processes.
 const TOOL_MAX: Duration = Duration::from_secs(600);

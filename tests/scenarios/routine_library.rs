@@ -15,7 +15,7 @@ use taskwork_tests::{
 };
 use tempfile::tempdir;
 
-use crate::routines::{Gateway, Site};
+use crate::routine_site::{Gateway, Site};
 
 /// The maximum duration of a command with many processes, or of an installation.
 const TOOL_MAX: Duration = Duration::from_secs(600);

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, fs, path::PathBuf};
 
 use serde_json::json;
 
-use crate::routines::{Gateway, Site};
+use crate::routine_site::{Gateway, Site};
 
 const MODULE: &str = r#"
 import hashlib, os, time

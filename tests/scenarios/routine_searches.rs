@@ -10,7 +10,7 @@ use std::{
 use serde_json::{Value, json};
 use taskwork_tests::cluster::SOON;
 
-use crate::routines::{Gateway, Site};
+use crate::routine_site::{Gateway, Site};
 
 /// The examples as searches that are slow until a gate is open. They note the processes of their nodes.
 const MODULE: &str = r#"
