@@ -98,6 +98,17 @@ impl Place {
         results.map(|((name, _), result)| (*name, result["value"].clone())).collect()
     }
 
+    /// Returns attempts on the secret, attempts without an argument, and those on the folder of the store and on ports.
+    fn attempts<'a>(&self, with_secret: &[&'a str], without: &[&'a str]) -> Vec<(&'a str, Value)> {
+        let secret = json!(self.path("secret"));
+        let mut attempts: Vec<_> = with_secret.iter().map(|name| (*name, secret.clone())).collect();
+        attempts.extend(without.iter().map(|name| (*name, Value::Null)));
+        attempts.push(("list_folder", json!(self.path("store"))));
+        let udp = json!(self.udp.local_addr().unwrap().port());
+        attempts.extend([("connect", json!(self.tcp_port())), ("send_datagram", udp)]);
+        attempts
+    }
+
     fn tcp_port(&self) -> u16 {
         self.tcp.local_addr().unwrap().port()
     }
@@ -106,8 +117,6 @@ impl Place {
 /// The outcomes of all attempts with the default isolation.
 static REFUSED: LazyLock<HashMap<&str, Value>> = LazyLock::new(|| {
     let place = Place::new();
-    let (secret, tcp) = (json!(place.path("secret")), json!(place.tcp_port()));
-    let udp = json!(place.udp.local_addr().unwrap().port());
     let with_secret =
         ["read_file", "write_file", "truncate_file", "remove_file", "link_file", "move_file", "change_owner"];
     let without = [
@@ -130,11 +139,7 @@ static REFUSED: LazyLock<HashMap<&str, Value>> = LazyLock::new(|| {
         "device",
         "queue_of_calls",
     ];
-    let mut attempts: Vec<_> = with_secret.map(|name| (name, secret.clone())).into();
-    attempts.extend(without.map(|name| (name, Value::Null)));
-    attempts.push(("list_folder", json!(place.path("store"))));
-    attempts.extend([("connect", tcp), ("send_datagram", udp)]);
-    let outcomes = place.attempt(&attempts, &[]);
+    let outcomes = place.attempt(&place.attempts(&with_secret, &without), &[]);
     assert_eq!(fs::read_to_string(place.path("secret")).unwrap(), "a secret");
     outcomes
 });
@@ -207,7 +212,6 @@ fn dangerous_parts_of_the_kernel_are_not_used() {
 #[test]
 fn attempts_succeed_without_isolation() {
     let place = Place::new();
-    let (secret, udp) = (json!(place.path("secret")), json!(place.udp.local_addr().unwrap().port()));
     let with_secret = ["read_file", "write_file", "truncate_file", "link_file", "change_owner"];
     let without = [
         "read_environment",
@@ -220,11 +224,7 @@ fn attempts_succeed_without_isolation() {
         "leave_session",
         "leave_group",
     ];
-    let mut attempts: Vec<_> = with_secret.map(|name| (name, secret.clone())).into();
-    attempts.extend(without.map(|name| (name, Value::Null)));
-    attempts.push(("list_folder", json!(place.path("store"))));
-    attempts.extend([("connect", json!(place.tcp_port())), ("send_datagram", udp)]);
-    let outcomes = place.attempt(&attempts, &["--isolation", "none"]);
+    let outcomes = place.attempt(&place.attempts(&with_secret, &without), &["--isolation", "none"]);
     assert!(outcomes.values().all(Value::is_null), "{outcomes:?}");
 }
 
