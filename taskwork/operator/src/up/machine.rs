@@ -55,6 +55,12 @@ impl Machine {
                 && !text.starts_with('-')
                 && text.chars().all(|c| c.is_ascii_alphanumeric() || "@.:_-%".contains(c))
         };
+        if self.address.as_deref().is_some_and(is_loopback) {
+            return Err(Failure::usage(format!(
+                "{}: other machines do not reach a loopback address",
+                self.name
+            )));
+        }
         if [Some(&self.name), self.address.as_ref()].into_iter().flatten().all(|text| is_word(text)) {
             return Ok(());
         }
@@ -78,10 +84,8 @@ impl Machine {
         ssh.args(["-G", &self.name]);
         let settings = output_of(self, ssh, b"").await?;
         match settings.lines().find_map(|line| line.strip_prefix("hostname ")) {
-            Some("127.0.0.1" | "::1" | HERE) | None => {
-                Err(self.failed(&format!("give its address for the other machines: {}=ADDRESS", self.name)))
-            }
-            Some(address) => Ok(address.to_owned()),
+            Some(address) if !is_loopback(address) => Ok(address.to_owned()),
+            _ => Err(self.failed(&format!("give its address for the other machines: {}=ADDRESS", self.name))),
         }
     }
 
@@ -138,6 +142,11 @@ async fn output_of(machine: &Machine, mut command: Command, input: &[u8]) -> Res
     Err(machine.failed(if reason.is_empty() { "it gives no reason" } else { reason }))
 }
 
+/// Returns whether an address leads each machine to itself.
+fn is_loopback(address: &str) -> bool {
+    [LOOPBACK, "::1", HERE].contains(&address)
+}
+
 /// Quotes a word for the shell of another machine.
 fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
@@ -161,5 +170,6 @@ mod tests {
         let check = |text: &str| text.parse::<Machine>().unwrap().check().is_ok();
         assert!(["h1", "user@h1.example.org", "h1=10.0.0.5", "h1=fd00::1", HERE].map(check) == [true; 5]);
         assert!(["", "-oProxyCommand=x", "h1;id", "h1=", "h1=a b", "h1=$(id)"].map(check) == [false; 6]);
+        assert!(["h1=127.0.0.1", "h1=::1", "h1=localhost"].map(check) == [false; 3]);
     }
 }

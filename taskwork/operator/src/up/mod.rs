@@ -74,7 +74,7 @@ pub(crate) struct Up {
 /// The options of `taskwork down`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Down {
-    /// The machines whose nodes leave. By default all, and then ZooKeeper.
+    /// The machines to remove from the cluster. By default, the nodes of all machines leave, and then ZooKeeper ends.
     #[arg(value_name = "MACHINE")]
     machines: Vec<Machine>,
     #[command(flatten)]
@@ -247,6 +247,8 @@ impl Down {
         let site = Site::new(&self.of.cluster)?;
         let missing =
             || Failure::not_found(format!("`taskwork up` has created no cluster {} from here", site.cluster));
+        // First, since the lock would create the folder of a cluster.
+        site.record()?.ok_or_else(missing)?;
         let _lock = site.lock()?;
         let mut record = site.record()?.ok_or_else(missing)?;
         let is_named = |machine: &Machine| self.machines.iter().any(|named| named.name == machine.name);
