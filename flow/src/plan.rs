@@ -15,7 +15,7 @@ use crate::{
     record::FOLDER,
 };
 
-/// The maximum number of files that a command reads, as of data that a call reads, and of those that it writes.
+/// The maximum number of inputs of a command, and of its outputs: a call has at most so many.
 const FILES_MAX: usize = 10_000;
 
 /// The maximum length of a path, as on Linux.

@@ -44,7 +44,7 @@ pub(super) fn add_token(Token { file, tenant, role }: &Token) -> Result<ExitCode
     Ok(ExitCode::SUCCESS)
 }
 
-/// Adds a line to a file, whose last line may not have ended.
+/// Adds a line to a file. First ends the last line if it has no end.
 fn append(file: &Path, line: &str) -> io::Result<()> {
     let mut file = OpenOptions::new().create(true).read(true).append(true).mode(0o600).open(file)?;
     let mut last = *b"\n";

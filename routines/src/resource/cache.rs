@@ -53,7 +53,7 @@ pub(crate) struct Resources {
 
 #[derive(Debug, Default)]
 struct State {
-    /// By the paths of the copies.
+    /// The copies, by their paths.
     entries: HashMap<String, Entry>,
     /// The number of accesses.
     accesses: u64,

@@ -5,7 +5,7 @@
 //! | `resource-names/NAME` | the digest, the size and the id of the current content |
 //! | `resources/NAME/ID` | a content; earlier ones remain for the jobs that refer to them, until the name is deleted |
 //!
-//! Those of a [tenant](crate::tenant) are below `tenants/TENANT/`.
+//! The resources of a [tenant](crate::tenant) are below `tenants/TENANT/`.
 //!
 //! An argument contains `{"$resource": "NAME"}`. The submission replaces the name by a [reference](Resource::reference) to
 //! the current content, with its digest, and the node replaces that by `{"$file": "PATH"}`.

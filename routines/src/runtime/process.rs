@@ -86,7 +86,7 @@ pub(crate) struct Runtime {
     calls: u64,
     /// The depth of the current calls: 0 unless a call of another runtime has made them.
     depth: u32,
-    /// The only tenant whose calls it makes.
+    /// The tenant of all its calls.
     tenant: Tenant,
     killer: Killer,
     /// Whether its status was collected: then another process may have its id.

@@ -72,7 +72,7 @@ pub(crate) struct Starter {
 }
 
 impl Starter {
-    /// Creates a starter of these programs, with these limits. A runtime reads the resources of its tenant.
+    /// Creates a starter of these programs, with these limits. Each runtime may read the resources of its tenant only.
     ///
     /// # Errors
     /// If the folder cannot be created or written.
