@@ -67,9 +67,7 @@ pub async fn diagnose(connect: &Connect, cluster: &str) -> Result<Vec<Finding>, 
     match connect.open().await {
         Ok(store) => {
             let looked = look(&*store, connect, &cluster, &mut findings).await;
-            if let Err(error) = store.close().await {
-                tracing::debug!(%error, "the session will expire");
-            }
+            close(&*store).await;
             if let Err(failure) = looked {
                 findings.wrong("session", failure.to_string(), "Check the servers, and try again");
             }
@@ -98,9 +96,7 @@ async fn servers(connect: &Connect, findings: &mut Findings) {
                 let said = tokio::task::spawn_blocking(move || plain.then(|| srvr(&asked).ok()).flatten());
                 let said = said.await.ok().flatten().unwrap_or_default();
                 findings.well("server", format!("{host} answers after {took_ms} ms{said}"));
-                if let Err(error) = store.close().await {
-                    tracing::debug!(%error, "the session will expire");
-                }
+                close(&*store).await;
             }
             Err(error) => findings.wrong("server", format!("{host}: {error}"), ADVICE),
         }
@@ -221,6 +217,12 @@ fn stopping(silent: &BTreeMap<String, String>, findings: &mut Findings) {
     }
 }
 
+async fn close(store: &dyn Store) {
+    if let Err(error) = store.close().await {
+        tracing::debug!(%error, "the session will expire");
+    }
+}
+
 /// The maximum time until servers refuse a client without a certificate.
 const STRANGER_MAX: Duration = Duration::from_secs(3);
 
@@ -246,6 +248,8 @@ async fn access(
     let stranger = match stranger.open().await {
         Ok(stranger) => stranger,
         Err(_) if connect.tls.as_ref().is_some_and(|tls| tls.identity.is_some()) => {
+            // During an outage, this fails, too.
+            close(&*connect.open().await?).await;
             findings.well(CHECK, "no connection is open to clients without a certificate");
             return Ok(());
         }
@@ -268,9 +272,7 @@ async fn access(
             Err(error) => return Err(error.into()),
         }
     }
-    if let Err(error) = stranger.close().await {
-        tracing::debug!(%error, "the session will expire");
-    }
+    close(&*stranger).await;
     if open.is_empty() {
         findings.well(CHECK, "nothing can be read without credentials");
     } else {
