@@ -1,8 +1,11 @@
-//! Properties of the view, on random histories of a cluster.
+//! The view of a cluster, from its events.
+
+mod forgotten;
+mod histories;
+mod series;
 
 use std::{collections::BTreeMap, ops::Range};
 
-use proptest::{collection::vec, prelude::*, sample::Index};
 use serde::Serialize;
 use serde_json::Value;
 use zk::{
@@ -72,155 +75,26 @@ fn name() -> Content {
     Content::Data(Vec::new())
 }
 
-/// Contents of the znode at a path, mostly valid ones.
-fn contents(path: &str) -> BoxedStrategy<Content> {
-    let garbage = prop_oneof![
-        vec(any::<u8>(), 0..40).prop_map(Content::Data),
-        any::<u32>().prop_map(Content::Children),
-        Just(Content::Data(b"{\"format\":9}".to_vec())),
-    ];
-    let node = path.rsplit('/').next().unwrap_or_default().to_owned();
-    let good = match Place::of(path) {
-        Some(Place::Member { .. }) => Just(member(&node)).boxed(),
-        Some(Place::Job { .. }) => {
-            use JobState::{Done, Failed, Running, Suspended};
-            (prop::sample::select(vec![Running, Suspended, Done, Failed]), 1..4_u32)
-                .prop_map(|(state, attempt)| job(state, attempt))
-                .boxed()
-        }
-        Some(Place::Figures { .. }) => (prop_oneof![0..900_u64, Just(u64::MAX)], any::<bool>(), 0..3_u64)
-            .prop_map(|(worked, last, rank)| {
-                let status = (rank > 0).then(|| shows(rank, worked));
-                content(&NodeFigures { status, ..report(worked, last) })
-            })
-            .boxed(),
-        Some(Place::OfAttempt { .. }) if path.ends_with("about") => content_of_about().boxed(),
-        Some(place) if place.wanted() == Wanted::Children => (0..9_u32).prop_map(Content::Children).boxed(),
-        _ => Just(name()).boxed(),
-    };
-    prop_oneof![6 => good, 2 => Just(Content::Gone), 1 => garbage].boxed()
-}
-
-/// Returns a status with one value.
 fn shows(rank: u64, worked: u64) -> Status {
     let display = JobDisplay::new().value(Field::new("worked", "worked", Unit::Count, worked));
     Status { rank, content: serde_json::to_value(display).unwrap() }
 }
 
-fn content_of_about() -> impl Strategy<Value = Content> {
-    (0..4_u32).prop_map(|crashes| content(&AboutTask { crashes, reason: "why".to_owned(), at_ms: 0 }))
+fn path_of(number: u64) -> String {
+    format!("jobs/j-{number:010}")
 }
 
-fn paths() -> Vec<String> {
-    let mut paths = Vec::new();
-    for node in ["n1", "n2", "n3"] {
-        paths.extend([format!("members/{node}"), format!("drain/{node}")]);
-        paths.extend([
-            format!("jobs/{JOB}/figures/{node}"),
-            format!("election/{JOB}~{node}~000000000{}", &node[1..]),
-        ]);
-        paths.extend([of_attempt(&format!("outputs/{node}")), of_attempt(&format!("left/{node}"))]);
+/// Returns a view in which jobs run, each with the report of a node.
+fn with_jobs(mut view: View, numbers: Range<u64>) -> View {
+    view.apply(&Event::of(1, "members/n1", member("n1")));
+    for number in numbers {
+        view.apply(&Event::of(1, path_of(number), job(JobState::Running, 2)));
+        let led = format!("election/j-{number:010}~n1~0000000000");
+        view.apply(&Event::of(1, led, name()));
+        view.apply(&Event::of(1, format!("{}/figures/n1", path_of(number)), content(&report(5, true))));
     }
-    paths.extend(["list", "list/open", "parked", "quarantine/n1-0/about"].map(of_attempt));
-    paths.extend([format!("jobs/{JOB}"), "jobs/j-0000000002".to_owned(), "vars/x".to_owned()]);
-    paths
-}
-
-/// Events between two ticks.
-fn events() -> impl Strategy<Value = Vec<Event>> {
-    let of_znode = prop::sample::select(paths()).prop_flat_map(|path| {
-        (0..50_u64, contents(&path)).prop_map(move |(at_ms, content)| Event::of(at_ms, &*path, content))
-    });
-    let of_session = (0..50_u64, prop::sample::select(vec![Content::Lost, Content::Found]));
-    let of_session = of_session.prop_map(|(at_ms, content)| Event::of(at_ms, "", content));
-    vec(prop_oneof![20 => of_znode, 1 => of_session], 0..30)
-}
-
-/// A history: the events before each tick, and the time of the tick.
-fn history() -> impl Strategy<Value = Vec<(Vec<Event>, u64)>> {
-    vec((events(), 0..100_000_u64), 1..8)
-}
-
-/// Reorders events, keeping the order of each znode's events.
-fn shuffled(events: &[Event], choices: &[Index]) -> Vec<Event> {
-    let mut by_path: BTreeMap<&str, Vec<&Event>> = BTreeMap::new();
-    for event in events.iter().rev() {
-        by_path.entry(&event.path).or_default().push(event);
-    }
-    let mut shuffled = Vec::new();
-    for choice in choices.iter().cycle().take(events.len()) {
-        let paths: Vec<&str> = by_path.keys().copied().collect();
-        let path = paths[choice.index(paths.len())];
-        let left = by_path.get_mut(path).unwrap();
-        shuffled.extend(left.pop().cloned());
-        if left.is_empty() {
-            by_path.remove(path);
-        }
-    }
-    shuffled
-}
-
-fn apply(view: &mut View, events: &[Event]) {
-    for event in events {
-        view.apply(event);
-    }
-}
-
-proptest! {
-    #[test]
-    fn snapshot_plus_delta_is_the_current_snapshot(history in history(), every in 1..4_usize) {
-        let mut view = View::default();
-        let mut followed = view.snapshot();
-        for (place, (events, at_ms)) in history.iter().enumerate() {
-            apply(&mut view, events);
-            view.apply(&Event::tick(*at_ms));
-            if place % every == 0 {
-                let delta = view.delta_since(followed.seq).unwrap();
-                let line = serde_json::to_string(&delta).unwrap();
-                let read = serde_json::from_str::<Delta>(&line);
-                prop_assert!(read.is_ok(), "{}", line);
-                let told = |delta: &Delta| {
-                    delta.jobs.values().map(|job| (job.record.clone(), job.display.clone())).collect::<Vec<_>>()
-                };
-                prop_assert_eq!(told(&read.unwrap()), told(&delta));
-                followed.apply(delta);
-                prop_assert_eq!(&followed, &view.snapshot());
-            }
-        }
-        prop_assert_eq!(view.delta_since(view.snapshot().seq + 1), None);
-    }
-
-    #[test]
-    fn events_of_different_znodes_commute(
-        history in history(),
-        choices in vec(any::<Index>(), 1..30),
-    ) {
-        let (mut one, mut other) = (View::default(), View::default());
-        for (events, at_ms) in &history {
-            apply(&mut one, events);
-            apply(&mut other, &shuffled(events, &choices));
-            one.apply(&Event::tick(*at_ms));
-            other.apply(&Event::tick(*at_ms));
-            prop_assert_eq!(one.snapshot(), other.snapshot());
-        }
-    }
-
-    #[test]
-    fn random_history_can_be_shown_recorded_and_replayed(history in history()) {
-        let (mut view, mut recorder) = (View::default(), Recorder::new(Vec::new(), u64::MAX));
-        for (events, at_ms) in history {
-            for event in events.into_iter().chain([Event::tick(at_ms)]) {
-                view.apply(&event);
-                recorder.note(&event).unwrap();
-            }
-        }
-        let written = recorder.finish().unwrap();
-        let snapshot = view.snapshot();
-        prop_assert_eq!(&replay(&written[..]).unwrap().snapshot(), &snapshot);
-        let shown = serde_json::to_string(&snapshot).unwrap();
-        // As a text, numbers may lose their last digit.
-        prop_assert!(serde_json::from_str::<Snapshot>(&shown).is_ok(), "{}", shown);
-    }
+    view.apply(&Event::tick(1_000));
+    view
 }
 
 fn view(events: impl IntoIterator<Item = (&'static str, Content)>) -> View {
@@ -487,114 +361,6 @@ fn outage_start_is_shown_until_zookeeper_answers() {
 }
 
 #[test]
-fn nodes_of_jobs_over_long_ago_are_forgotten() {
-    let mut view = View::default();
-    view.apply(&Event::of(0, "members/n1", member("n1")));
-    view.apply(&Event::tick(0));
-    let mut followed = view.snapshot();
-    for number in 0..200 {
-        let job_path = format!("jobs/j-{number:010}");
-        view.apply(&Event::of(1, &*job_path, job(JobState::Running, 2)));
-        view.apply(&Event::of(1, format!("{job_path}/figures/n1"), content(&report(5, true))));
-        view.apply(&Event::tick(number * 10_000));
-        view.apply(&Event::of(1, &*job_path, job(JobState::Done, 2)));
-        view.apply(&Event::tick(number * 10_000 + 5_000));
-        followed.apply(view.delta_since(followed.seq).unwrap());
-        assert_eq!(followed, view.snapshot());
-    }
-    let snapshot = view.snapshot();
-    let with_nodes = snapshot.jobs.values().filter(|job| !job.nodes.is_empty()).count();
-    assert_eq!((snapshot.jobs.len(), with_nodes), (200, 10));
-    assert!(snapshot.jobs.values().all(|job| job.about.figures.worked == 5), "the sums stay");
-    let with_series = snapshot.jobs.values().filter(|job| !job.series.points.is_empty()).count();
-    assert_eq!(with_series, 50);
-}
-
-fn path_of(number: u64) -> String {
-    format!("jobs/j-{number:010}")
-}
-
-/// Returns a view in which jobs run, each with the report of a node.
-fn with_jobs(mut view: View, numbers: Range<u64>) -> View {
-    view.apply(&Event::of(1, "members/n1", member("n1")));
-    for number in numbers {
-        view.apply(&Event::of(1, path_of(number), job(JobState::Running, 2)));
-        let led = format!("election/j-{number:010}~n1~0000000000");
-        view.apply(&Event::of(1, led, name()));
-        view.apply(&Event::of(1, format!("{}/figures/n1", path_of(number)), content(&report(5, true))));
-    }
-    view.apply(&Event::tick(1_000));
-    view
-}
-
-/// Completes jobs in one tick.
-fn end(view: &mut View, numbers: Range<u64>) {
-    for number in numbers {
-        view.apply(&Event::of(1, path_of(number), job(JobState::Done, 2)));
-    }
-    let now_ms = view.snapshot().cluster.at_ms;
-    view.apply(&Event::tick(now_ms + 1_000));
-}
-
-#[test]
-fn kept_job_is_never_forgotten() {
-    let first = "j-0000000000";
-    for (kept, nodes) in [(None, 0), (Some(first.to_owned()), 1)] {
-        let mut view = with_jobs(View::keeping(kept), 0..12);
-        end(&mut view, 0..12);
-        assert_eq!(view.job(first).unwrap().nodes.len(), nodes);
-    }
-}
-
-#[test]
-fn job_over_after_many_later_ones_is_shown_as_over() {
-    let mut view = with_jobs(View::default(), 0..12);
-    end(&mut view, 1..12);
-    assert_eq!(view.job("j-0000000000").unwrap().about.stage, Stage::Running);
-    end(&mut view, 0..1);
-    let JobNow { about, nodes, .. } = view.job("j-0000000000").unwrap();
-    assert_eq!((about.stage, about.figures.worked, nodes.len()), (Stage::Done, 5, 0));
-    let last = view.moments().last().unwrap();
-    assert_eq!((last.what, last.name.as_str()), (MomentKind::JobOver, "j-0000000000"));
-}
-
-#[test]
-fn sums_of_forgotten_nodes_survive_another_read() {
-    let mut view = with_jobs(View::default(), 0..12);
-    end(&mut view, 0..12);
-    end(&mut view, 0..12);
-    let about = view.job("j-0000000000").unwrap().about;
-    assert_eq!((about.stage, about.figures.worked, about.best), (Stage::Done, 5, Some(35.0)));
-    assert!(about.reported && about.record.is_some());
-    // A job that runs again is summed up again.
-    view.apply(&Event::of(1, path_of(0), job(JobState::Running, 3)));
-    view.apply(&Event::tick(9_000));
-    let about = view.job("j-0000000000").unwrap().about;
-    assert_eq!((about.stage, about.reported, about.figures.worked), (Stage::Running, false, 0));
-}
-
-#[test]
-fn outage_adds_no_point_to_the_series() {
-    let mut view = with_jobs(View::default(), 0..1);
-    let points = |view: &View| view.job("j-0000000000").unwrap().series.points.len();
-    assert_eq!(points(&view), 1);
-    view.apply(&Event::of(1_500, "", Content::Lost));
-    view.apply(&Event::tick(2_000));
-    view.apply(&Event::tick(60_000));
-    assert_eq!(points(&view), 1);
-    view.apply(&Event::of(60_500, "", Content::Found));
-    view.apply(&Event::tick(61_000));
-    assert_eq!(points(&view), 1, "no node has reported since");
-    view.apply(&Event::tick(70_500));
-    assert_eq!(points(&view), 2);
-    let outages: Vec<_> = view.moments().map(|moment| (moment.at_ms, moment.what)).collect();
-    assert_eq!(
-        outages[outages.len() - 2..],
-        [(1_500, MomentKind::ServersAway), (60_500, MomentKind::ServersBack)]
-    );
-}
-
-#[test]
 fn current_values_of_lost_nodes_are_not_counted() {
     let status = |done: u64, running: u64| {
         let done = Field::new("done", "done", Unit::Count, done);
@@ -683,37 +449,4 @@ fn delta_contains_large_fields_only_when_changed() {
     assert_eq!(told(with_status(2, Some(7))), (false, None));
     assert_eq!(told(with_status(3, Some(8))), (false, Some(Some(Some(8)))));
     assert_eq!(told(with_status(4, None)), (false, Some(None)));
-}
-
-#[test]
-fn workers_over_time_are_those_of_all_members_and_of_each() {
-    let mut view = View::default();
-    let mut apply = |at_ms, path: &str, content| view.apply(&Event::of(at_ms, path, content));
-    apply(1_000, "members/n1", member("n1"));
-    apply(1_000, "members/n2", member("n2"));
-    apply(1_000, "jobs/j-0000000001", job(JobState::Running, 2));
-    apply(1_000, "jobs/j-0000000001/figures/n1", content(&report(1, false)));
-    view.apply(&Event::tick(1_000));
-    assert_eq!(view.snapshot().workers.points, [], "not everything was read");
-    view.apply(&Event::of(1_500, "", Content::Found));
-    view.apply(&Event::tick(2_000));
-    let before = view.seq();
-    view.apply(&Event::of(2_500, "members/n2", Content::Gone));
-    view.apply(&Event::tick(3_000));
-    let seen = |series: &Series| {
-        let points = series.points.iter();
-        points.map(|point| (point.at_ms, point.workers.last, point.busy.last)).collect::<Vec<_>>()
-    };
-    let workers = fixtures::member("n1").workers;
-    let snapshot = view.snapshot();
-    assert_eq!(seen(&snapshot.workers), [(2_000, 2 * workers, 1), (3_000, workers, 1)]);
-    assert_eq!(seen(view.workers_of("n1").unwrap()), [(2_000, workers, 1), (3_000, workers, 1)]);
-    assert_eq!(view.workers_of("n2"), None, "it has gone");
-    assert_eq!(
-        seen(&Series { step_ms: 1, points: view.delta_since(before).unwrap().workers.unwrap().points }),
-        [(3_000, workers, 1)]
-    );
-    view.apply(&Event::of(3_500, "", Content::Lost));
-    view.apply(&Event::tick(4_000));
-    assert_eq!(view.snapshot().workers.points.len(), 2, "an outage is no measurement");
 }

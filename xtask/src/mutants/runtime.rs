@@ -285,7 +285,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     mutant(
         "take part again under the same id",
-        "taskwork/src/shell/work.rs",
+        "taskwork/src/shell/work/parts.rs",
         "                    self.rested.insert(self.active[place].job.0.clone());\n",
         "",
     ),
