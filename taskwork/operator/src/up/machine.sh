@@ -77,7 +77,7 @@ zookeeper) # ADDRESS PORT plain|tls
         classes=
         for jar in zookeeper slf4j-simple servlet-api netty-buffer netty-codec netty-common netty-handler netty-resolver \
             netty-transport netty-transport-native-unix-common; do
-            classes=$classes:/usr/share/java/$jar.jar
+            classes=${classes:+$classes:}/usr/share/java/$jar.jar
         done
     else
         fail "ZooKeeper is missing: $remedy, or set ZOOKEEPER_HOME to the folder of its archive"
