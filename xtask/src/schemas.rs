@@ -50,8 +50,8 @@ pub(crate) fn steps() -> Result<Vec<Step>> {
     Ok(steps_for(&files, installed))
 }
 
-/// Writes the rendered manifests of each folder and of the chart, and returns the files; folders that cannot be
-/// rendered are checked unrendered.
+/// Writes the rendered manifests of each folder and of the chart, and returns the files, with the template of a job;
+/// folders that cannot be rendered are checked unrendered.
 fn files(tools: &Tools) -> Result<Vec<String>> {
     let place = workspace::root().join(PLACE);
     fs::create_dir_all(&place)?;
@@ -67,6 +67,7 @@ fn files(tools: &Tools) -> Result<Vec<String>> {
         fs::write(place.join(format!("{name}.yaml")), made)?;
         files.push(format!("{PLACE}/{name}.yaml"));
     }
+    files.push(format!("{MANIFESTS}/submit.yaml"));
     Ok(files)
 }
 
