@@ -7,7 +7,7 @@
  * carries a number: a try that finds its number committed does nothing. The number before is taken away by the next transaction.
  *
  * Asserted: when the list is empty every task is complete. And the list is empty in the end. It is zk/src/accounting.rs and
- * taskwork/src/core/accounting.rs in small. Checked by tests/scenarios/models.rs, also with each of these bugs, which must be found.
+ * taskwork/core/src/accounting.rs in small. Checked by tests/scenarios/models.rs, also with each of these bugs, which must be found.
  *
  *   BUG_SPLIT     a child's half is toggled when it is split off, by its parent's node, instead of with its parent's completion
  *   BUG_TWICE     a try does not look whether its number is committed

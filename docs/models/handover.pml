@@ -6,7 +6,7 @@
  *     Settled(number, settled below) ──────▶   its answer was heard
  *
  * Every task has one owner: that is asserted wherever ownership changes. And every grant is settled in the end, if the
- * network loses no more than LOSSES messages. It is taskwork/src/core/{victim,receipts,drain}.rs in small: GRANTS tasks, of which the thief
+ * network loses no more than LOSSES messages. It is taskwork/core/src/{victim,receipts,drain}.rs in small: GRANTS tasks, of which the thief
  * remembers WINDOW. Checked by tests/scenarios/models.rs, also with each of the bugs below, which must be found.
  *
  *   BUG_FORGET    the thief does not remember what it has taken

@@ -6,6 +6,7 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
+use taskwork_core::Counts;
 use zk::figures::NodeFigures;
 
 pub use crate::outlook::Outlook;
@@ -149,6 +150,36 @@ impl AddAssign for Figures {
         self.left_open.merge_best(other.left_open);
         self.open_tasks = self.open_tasks.into_iter().chain(other.open_tasks).reduce(u64::saturating_add);
         self.times += other.times;
+    }
+}
+
+impl From<Counts> for Figures {
+    fn from(counts: Counts) -> Self {
+        let Counts {
+            requests,
+            steals,
+            stolen_tasks,
+            transactions,
+            retries,
+            handed_on,
+            parked,
+            recovered,
+            dropped,
+            toggles,
+        } = counts;
+        Self {
+            requests,
+            steals,
+            stolen_tasks,
+            transactions,
+            retries,
+            handed_on,
+            parked,
+            recovered,
+            dropped,
+            toggles,
+            ..Self::default()
+        }
     }
 }
 

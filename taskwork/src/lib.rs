@@ -169,14 +169,9 @@ mod release;
 mod state;
 pub mod node;
 pub mod id;
-mod config;
 mod figures;
 mod outlook;
-mod envelope;
 mod steps;
-mod holdings;
-mod scope;
-mod toggles;
 mod output_file;
 pub mod check;
 pub mod display;
@@ -184,7 +179,6 @@ pub mod lowlevel;
 pub mod view;
 mod pool;
 mod erased;
-mod core;
 mod shell;
 mod wire;
 #[cfg(doctest)]
@@ -199,6 +193,8 @@ pub mod client;
 pub mod fuzzing;
 #[doc(hidden)]
 pub mod simulation;
+
+use taskwork_core::{self as core, config, envelope, holdings, scope, toggles};
 
 pub use crate::{
     check::check,

@@ -24,12 +24,6 @@ pub struct Keep {
     pub age_ms_max: u64,
 }
 
-impl Default for Keep {
-    fn default() -> Self {
-        Self { jobs_max: 1_000, result_bytes_max: 256 << 20, age_ms_max: 30 * 24 * 60 * 60 * 1_000 }
-    }
-}
-
 /// Completes the [release](job::release) of jobs that are over, for leaders that were lost before they had done it, and
 /// forgets old jobs. Does nothing unless the node is the working member with the lowest id.
 ///
@@ -188,6 +182,9 @@ mod tests {
         stage.store.children(&stage.cluster.jobs()).await.unwrap()
     }
 
+    const KEEP: Keep =
+        Keep { jobs_max: 1_000, result_bytes_max: 256 << 20, age_ms_max: 30 * 24 * 60 * 60 * 1_000 };
+
     async fn keep_house_as(stage: &Stage, node: &str, keep: Keep, now_ms: u64) {
         keep_house(&*stage.store, &stage.cluster, node, keep, now_ms).await.unwrap();
     }
@@ -203,8 +200,8 @@ mod tests {
             ended.push(job);
         }
         let waits = submit(&stage, &ended[..1]).await;
-        let few = Keep { jobs_max: 4, age_ms_max: 100, ..Keep::default() };
-        let soon = Keep { jobs_max: 100, age_ms_max: 2, ..Keep::default() };
+        let few = Keep { jobs_max: 4, age_ms_max: 100, ..KEEP };
+        let soon = Keep { jobs_max: 100, age_ms_max: 2, ..KEEP };
         keep_house_as(&stage, "b", few, 20).await;
         assert_eq!(names(&stage).await.len(), 12, "another member does it");
         keep_house_as(&stage, "a", few, 20).await;
@@ -234,7 +231,7 @@ mod tests {
         };
         let jobs: Vec<_> = [(1, 40), (2, 5), (3, 50), (4, 0), (5, 60)].map(ended).to_vec();
         let forgotten = |result_bytes_max| {
-            let keep = Keep { result_bytes_max, ..Keep::default() };
+            let keep = Keep { result_bytes_max, ..KEEP };
             Vec::from_iter(too_old(&jobs, keep, 10))
         };
         assert_eq!(forgotten(155), Vec::<String>::new());
@@ -260,10 +257,10 @@ mod tests {
         let stage = Stage::new().await;
         let _member = stage.stranger("a").await;
         let shared = stage.cluster.job(&stage.job).shared();
-        keep_house_as(&stage, "a", Keep::default(), 20).await;
+        keep_house_as(&stage, "a", KEEP, 20).await;
         assert!(stage.store.exists(&shared).await.unwrap().is_some(), "the job is not over");
         job::fail(&*stage.store, &stage.cluster, &stage.job, "it is wrong", 10).await.unwrap();
-        keep_house_as(&stage, "a", Keep::default(), 20).await;
+        keep_house_as(&stage, "a", KEEP, 20).await;
         assert!(stage.store.exists(&shared).await.unwrap().is_none());
         let (record, _) = job::read(&*stage.store, &stage.cluster, &stage.job).await.unwrap();
         assert_eq!(record.state, JobState::Failed);

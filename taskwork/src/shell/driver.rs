@@ -381,7 +381,7 @@ impl Driver {
 
     fn show_figures(&self) {
         let mut figures = self.pool.figures();
-        figures += self.core.figures();
+        figures += self.core.counts().into();
         *self.figures.lock().unwrap_or_else(PoisonError::into_inner) = figures;
         *self.ledger.lock().unwrap_or_else(PoisonError::into_inner) = self.core.ledger();
     }

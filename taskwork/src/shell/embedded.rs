@@ -169,17 +169,19 @@ pub(crate) async fn run_on(tree: &MemoryTree, setup: Setup) -> Result<RawReport,
 /// Returns the limits of nodes in this process. Without a directory nothing survives the process, and a node is not
 /// lost without the process.
 fn limits_here(limits: &Limits, alone: bool, is_kept: bool) -> Limits {
+    let mut limits = limits.clone();
     if is_kept {
         // A disk accepts larger holdings than ZooKeeper.
-        Limits { ledger_bytes_max: LEDGER_BYTES_MAX, ..limits.clone() }
+        limits.ledger_bytes_max = LEDGER_BYTES_MAX;
     } else if alone {
-        Limits { ledger_interval_ms: 0, ..limits.clone() }
+        limits.ledger_interval_ms = 0;
     } else {
         // Tasks are interrupted and written as on a cluster, but more often, so that a short test reveals a program
         // that does not support it. A panic fails the job immediately: the ledger does not outlive the process.
-        let ledger_interval_ms = limits.ledger_interval_ms.min(LEDGER_INTERVAL_MS);
-        Limits { ledger_interval_ms, crashes_max: 0, ..limits.clone() }
+        limits.ledger_interval_ms = limits.ledger_interval_ms.min(LEDGER_INTERVAL_MS);
+        limits.crashes_max = 0;
     }
+    limits
 }
 
 /// The nodes of this process.

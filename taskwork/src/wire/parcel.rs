@@ -90,6 +90,7 @@ mod tests {
     use std::time::Duration;
 
     use bytes::Bytes;
+    use proptest::prelude::*;
 
     use super::*;
     use crate::{
@@ -97,6 +98,7 @@ mod tests {
         core::{Action, Event, Node, PoolView},
         envelope::Envelope,
         id::TaskId,
+        scope::{Scope, Spawned, Then},
     };
 
     fn envelope(task: Vec<u8>, output: Vec<u8>) -> Envelope {
@@ -172,5 +174,29 @@ mod tests {
         let payload = Payload::from(vec![Bytes::from(vec![1; 5]), Bytes::from(vec![2; 10])]);
         let slices: Vec<_> = payload.slices(4).map(|slice| slice.to_vec()).collect();
         assert_eq!(slices, [vec![1; 4], vec![1; 1], vec![2; 4], vec![2; 4], vec![2; 2]]);
+    }
+
+    proptest! {
+        #[test]
+        fn envelope_encoding_is_within_its_bound(
+            ids in prop::collection::vec(any::<(u64, u64)>(), 1..300),
+            (crashes, output, task) in any::<(u32, Vec<u8>, Vec<u8>)>(),
+            (in_scope, has_spawned) in any::<(bool, bool)>(),
+        ) {
+            let mut ids = ids.into_iter().map(|(node, number)| TaskId { node: NodeId(node), number });
+            let id = ids.next().unwrap();
+            let (output, task) = (output.into(), task.into());
+            let scope = in_scope.then_some(Scope(id));
+            let children = ids.by_ref().step_by(2).collect();
+            let spawned = match ids.next() {
+                Some(first) if has_spawned => Spawned::Tasks { scope: Scope(first), tasks: ids.collect() },
+                Some(scope) => Spawned::Awaited { scope: Scope(scope), then: Then::GoesOn },
+                None => Spawned::Nothing,
+            };
+            let envelope = Envelope { id, scope, children, spawned, crashes, output, task };
+            let written = codec::encode(&envelope).unwrap();
+            prop_assert!(written.len() <= envelope.bytes());
+            prop_assert_eq!(codec::decode::<Envelope>(&written).unwrap(), envelope);
+        }
     }
 }

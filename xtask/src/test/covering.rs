@@ -125,9 +125,9 @@ mod tests {
 
     #[test]
     fn path_of_module_selects_tests_of_its_folder() {
-        assert_target("taskwork/src/core", "taskwork", "--lib core::");
-        assert_target("taskwork/src/core/thief.rs", "taskwork", "--lib core::");
-        assert_target("taskwork/src/envelope.rs", "taskwork", "--lib envelope");
+        assert_target("taskwork/src/pool", "taskwork", "--lib pool::");
+        assert_target("taskwork/src/pool/queue.rs", "taskwork", "--lib pool::");
+        assert_target("taskwork/core/src/thief.rs", "taskwork-core", "--lib thief");
         assert_target("bnb-framework/src/state_tests.rs", "bnb-framework", "--lib state");
         assert_target("zk/src/lib.rs", "taskwork-zk", "--lib");
         assert_target("xtask/src/step.rs", "xtask", "--bins step");

@@ -43,7 +43,7 @@ const COMPUTING: &[&str] = &["long", "policy", "seeds", "workflows"];
 /// The tests to run.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// Run only the tests that cover these files or folders, such as taskwork/src/core or tests/scenarios/elastic.rs
+    /// Run only the tests that cover these files or folders, such as taskwork/core/src or tests/scenarios/elastic.rs
     paths: Vec<PathBuf>,
     /// Run everything that starts no server and no node process
     #[arg(long, conflicts_with = "paths")]

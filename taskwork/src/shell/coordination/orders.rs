@@ -24,6 +24,7 @@ use super::{
     continued::{LastWritten, continued},
 };
 use crate::{
+    config::LEDGER_BYTES_MAX,
     core::{Event, Flush, Gift, Transaction, TransactionKind, TransactionResult},
     holdings::{Holdings, Source, Transit},
     id::{Attempt, NodeId, TaskId},
@@ -35,6 +36,9 @@ use crate::{
         parcel::Parcel,
     },
 };
+
+// A flush contains more than the holdings.
+const _: () = assert!(LEDGER_BYTES_MAX + (4 << 20) <= zk::CHUNKED_BYTES_MAX);
 
 /// A write to the tree.
 #[derive(Debug)]

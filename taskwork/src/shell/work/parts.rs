@@ -26,7 +26,8 @@ impl SeatJobs<'_> {
             Ok(kind) => kind,
             Err(reason) => return self.fail_job(&job, &reason.to_string()).await,
         };
-        let limits = Limits { crashes_max: record.crashes_max, ..setup.limits.clone() };
+        let mut limits = setup.limits.clone();
+        limits.crashes_max = record.crashes_max;
         let pool = Box::pin(open_pool(self.seat, kind, &job, &limits, SharedData::Stored(record.clone())));
         self.opening = Some(Opening { job, record, limits, pool });
     }

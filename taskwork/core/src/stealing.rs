@@ -83,7 +83,7 @@ impl Run {
         }
         let members = Members { all: members, known, near };
         if let Some(request) = self.thief.step(*now, *pool, members, limits, random) {
-            around.figures.requests += 1;
+            around.counts.requests += 1;
             self.asked_at = around.clock;
             self.send(around, request.to, Message::Steal { request: request.request });
         }
@@ -96,8 +96,8 @@ impl Run {
         match self.receipts.receive(from, grant, settled_below, accepting, open_max) {
             Receipt::Take(ack) => {
                 let asked = self.thief.granted(request).then_some(self.asked_at);
-                around.figures.steals += u64::from(asked.is_some());
-                around.figures.stolen_tasks += tasks.len() as u64;
+                around.counts.steals += u64::from(asked.is_some());
+                around.counts.stolen_tasks += tasks.len() as u64;
                 around.received.push((from, tasks.len() as u64));
                 let transit = Transit::grant(from, grant, around.id);
                 let basis = self.bases.granted(around.now, transit, &around.limits);
@@ -243,7 +243,7 @@ impl Run {
         }
         if let Some(drain) = &mut around.drain {
             drain.refused_by(thief);
-            around.figures.handed_on = around.figures.handed_on.saturating_sub(tasks.len() as u64);
+            around.counts.handed_on = around.counts.handed_on.saturating_sub(tasks.len() as u64);
         }
         match self.given.refused(around.id, thief, grant) {
             Refused::Back(basis) => around.keep(self.bases.still(basis), tasks),
@@ -270,7 +270,7 @@ impl Run {
         }
         for (basis, returned) in self.given.left(node) {
             if around.drain.is_some() {
-                around.figures.handed_on = around.figures.handed_on.saturating_sub(returned.len() as u64);
+                around.counts.handed_on = around.counts.handed_on.saturating_sub(returned.len() as u64);
             }
             around.keep(self.bases.still(basis), returned);
         }

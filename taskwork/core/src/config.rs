@@ -1,7 +1,5 @@
 //! The limits of the runtime; each name ends with its unit.
 
-use zk::housekeeping::Keep;
-
 /// The maximum number of nodes of one process.
 pub const NODES_MAX: usize = 256;
 /// The maximum number of workers of one node.
@@ -9,7 +7,7 @@ pub const WORKERS_MAX: usize = 1024;
 
 /// The upper limit for a node's written holdings, in bytes: the maximum data of one znode, minus the other content of
 /// the transaction.
-pub(crate) const LEDGER_BYTES_MAX: usize = zk::CHUNKED_BYTES_MAX - (4 << 20);
+pub const LEDGER_BYTES_MAX: usize = 60 << 20;
 
 /// The limits of one node. The defaults suit a cluster of tens to hundreds of nodes; tests use smaller ones.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -93,7 +91,7 @@ pub struct Limits {
     /// The time that a node has to leave after a signal, in milliseconds. In the last third it parks the
     /// tasks that no other node has accepted; at the end it terminates, even if it still waits for something.
     pub drain_deadline_ms: u64,
-    /// The maximum time for which a node that leaves a job waits for its [companion](crate::companion) to rescue its
+    /// The maximum time for which a node that leaves a job waits for its companion to rescue its
     /// data, in milliseconds. If the node leaves by a deadline, the maximum is half of the remaining time.
     pub rescue_ms: u64,
     /// The number of jobs that are over and not yet forgotten. Older ones are forgotten, except those that another job
@@ -108,7 +106,8 @@ pub struct Limits {
 
 impl Limits {
     /// Returns the maximum size of written holdings, in bytes.
-    pub(crate) fn ledger_bytes(&self) -> usize {
+    #[doc(hidden)]
+    pub fn ledger_bytes(&self) -> usize {
         self.ledger_bytes_max.min(LEDGER_BYTES_MAX)
     }
 }
@@ -147,9 +146,9 @@ impl Default for Limits {
             crashes_max: 5,
             drain_deadline_ms: 30_000,
             rescue_ms: 30_000,
-            jobs_kept_max: Keep::default().jobs_max,
-            jobs_kept_ms: Keep::default().age_ms_max,
-            result_bytes_max: Keep::default().result_bytes_max,
+            jobs_kept_max: 1_000,
+            jobs_kept_ms: 30 * 24 * 60 * 60 * 1_000,
+            result_bytes_max: 256 << 20,
         }
     }
 }

@@ -18,7 +18,7 @@ use crate::scope::{Completed, Mark, Scope};
 
 /// Ids to toggle, each once.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub(crate) struct Toggles {
+pub struct Toggles {
     /// The parents' halves: children of completed tasks.
     children: BTreeSet<Mark>,
     /// The parents' halves of tasks that wait, or have waited, with the scopes that they wait for.
@@ -29,7 +29,7 @@ pub(crate) struct Toggles {
 
 impl Toggles {
     /// Adds a completed task with the tasks that it names.
-    pub(crate) fn add(&mut self, completed: &Completed<'_>) {
+    pub fn add(&mut self, completed: &Completed<'_>) {
         self.add_completed(completed.own());
         completed.named().for_each(|child| self.add_child(child));
         completed.renewed().into_iter().for_each(|(renewed, scope)| self.add_waiting(renewed, scope));
@@ -37,7 +37,7 @@ impl Toggles {
 
     /// Adds a completed task with the tasks that were split off from it.
     #[cfg(test)]
-    pub(crate) fn complete(&mut self, id: crate::id::TaskId, children: &[crate::id::TaskId]) {
+    pub fn complete(&mut self, id: crate::id::TaskId, children: &[crate::id::TaskId]) {
         self.add(&Completed::plain(id, children));
     }
 
@@ -60,22 +60,22 @@ impl Toggles {
         }
     }
 
-    pub(crate) fn merge(&mut self, other: Self) {
+    pub fn merge(&mut self, other: Self) {
         other.completed.into_iter().for_each(|id| self.add_completed(id));
         other.children.into_iter().for_each(|id| self.add_child(id));
         other.waiting.into_iter().for_each(|(id, scope)| self.add_waiting(id, scope));
     }
 
-    pub(crate) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.children.len() + self.waiting.len() + self.completed.len()
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
     /// Removes the first ids in toggle order, at most `max`, and returns them.
-    pub(crate) fn take(&mut self, max: usize) -> Vec<Mark> {
+    pub fn take(&mut self, max: usize) -> Vec<Mark> {
         let mut taken: Vec<Mark> = Vec::with_capacity(self.len().min(max));
         take_first(&mut self.children, max, &mut taken);
         self.take_waiting(max, &mut taken);

@@ -15,37 +15,37 @@ use crate::{
 
 /// The maximum size of a task in transit by [`Envelope::bytes`], in bytes: the limit of one message minus the
 /// message's other content.
-pub(crate) const TASK_BYTES_MAX: usize = (64 << 20) - (128 << 10);
+pub const TASK_BYTES_MAX: usize = (64 << 20) - (128 << 10);
 
 /// A task as bytes, with everything that travels with it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Envelope {
+pub struct Envelope {
     /// The task's id, which does not change when the task moves.
-    pub(crate) id: TaskId,
+    pub id: TaskId,
     /// The scope of the task, if it was spawned or split off from a task there.
-    pub(crate) scope: Option<Scope>,
+    pub scope: Option<Scope>,
     /// The ids of the tasks split off from it so far. They are toggled when it completes, on whichever node that
     /// is: if they were toggled at the split, the list could be empty while a child still runs.
-    pub(crate) children: Vec<TaskId>,
+    pub children: Vec<TaskId>,
     /// The tasks that it has spawned, or the scope that it waits for.
-    pub(crate) spawned: Spawned,
+    pub spawned: Spawned,
     /// The number of consecutive nodes that were lost while they held it, before it had run there for long.
-    pub(crate) crashes: u32,
+    pub crashes: u32,
     /// The output so far, encoded.
-    pub(crate) output: Blob,
+    pub output: Blob,
     /// The task itself, encoded.
-    pub(crate) task: Blob,
+    pub task: Blob,
 }
 
 impl Envelope {
     /// Creates the envelope of a task that has just started.
-    pub(crate) fn new(id: TaskId, output: Blob, task: Blob) -> Self {
+    pub fn new(id: TaskId, output: Blob, task: Blob) -> Self {
         let (scope, children, spawned) = (None, Vec::new(), Spawned::Nothing);
         Self { id, scope, children, spawned, crashes: 0, output, task }
     }
 
     /// Returns the completion of the task in its current state.
-    pub(crate) fn completed(&self) -> Completed<'_> {
+    pub fn completed(&self) -> Completed<'_> {
         let Self { id, scope, children, spawned, .. } = self;
         Completed { id: *id, scope: *scope, children, renewed: None, spawned }
     }
@@ -58,7 +58,7 @@ impl Envelope {
     const SCOPED_BYTES_MAX: usize = 10;
 
     /// Returns an upper bound on its encoded size, in bytes.
-    pub(crate) fn bytes(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         let scoped = usize::from(self.scope.is_some()) + self.spawned.ids();
         let bytes = Self::bytes_of(self.children.len() + scoped, self.output.len(), self.task.len());
         bytes + if scoped > 0 { Self::SCOPED_BYTES_MAX } else { 0 }
@@ -66,7 +66,7 @@ impl Envelope {
 
     /// Returns the same bound for an envelope with these numbers of further ids and of bytes, without a scope. Each of
     /// its three parts is preceded by its length, two more by a presence flag.
-    pub(crate) fn bytes_of(children: usize, output_bytes: usize, task_bytes: usize) -> usize {
+    pub fn bytes_of(children: usize, output_bytes: usize, task_bytes: usize) -> usize {
         (1 + children) * Self::ID_BYTES_MAX + Self::CRASHES_BYTES_MAX + 3 * 9 + 2 + output_bytes + task_bytes
     }
 }
@@ -74,11 +74,11 @@ impl Envelope {
 /// Encoded data that clones share: an open grant is sent repeatedly, and may be
 /// large.
 #[derive(Clone, PartialEq, Eq, Default)]
-pub(crate) struct Blob(Bytes);
+pub struct Blob(Bytes);
 
 impl Blob {
     /// Returns the same bytes, shared, for sending.
-    pub(crate) fn shared(&self) -> Bytes {
+    pub fn shared(&self) -> Bytes {
         self.0.clone()
     }
 }
@@ -137,37 +137,5 @@ impl Visitor<'_> for AnyBytes {
 
     fn visit_byte_buf<E: Error>(self, bytes: Vec<u8>) -> Result<Vec<u8>, E> {
         Ok(bytes)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-    use crate::{id::NodeId, scope::Then, wire::codec};
-
-    proptest! {
-        #[test]
-        fn envelope_encoding_is_within_its_bound(
-            ids in prop::collection::vec(any::<(u64, u64)>(), 1..300),
-            (crashes, output, task) in any::<(u32, Vec<u8>, Vec<u8>)>(),
-            (in_scope, has_spawned) in any::<(bool, bool)>(),
-        ) {
-            let mut ids = ids.into_iter().map(|(node, number)| TaskId { node: NodeId(node), number });
-            let id = ids.next().unwrap();
-            let (output, task) = (output.into(), task.into());
-            let scope = in_scope.then_some(Scope(id));
-            let children = ids.by_ref().step_by(2).collect();
-            let spawned = match ids.next() {
-                Some(first) if has_spawned => Spawned::Tasks { scope: Scope(first), tasks: ids.collect() },
-                Some(scope) => Spawned::Awaited { scope: Scope(scope), then: Then::GoesOn },
-                None => Spawned::Nothing,
-            };
-            let envelope = Envelope { id, scope, children, spawned, crashes, output, task };
-            let written = codec::encode(&envelope).unwrap();
-            prop_assert!(written.len() <= envelope.bytes());
-            prop_assert_eq!(codec::decode::<Envelope>(&written).unwrap(), envelope);
-        }
     }
 }

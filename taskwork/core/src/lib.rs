@@ -20,7 +20,22 @@
 //! The core never waits, reads a clock, uses other randomness or touches a thread: the time comes with each
 //! event, and the randomness from the node's seed. So the same events result in the same actions, and a whole
 //! cluster can be replayed from one number.
+//!
+//! The crate `taskwork` drives it; programs use that crate. This interface changes without notice.
 
+#![allow(
+    missing_docs,
+    reason = "internal: types are documented, and comments on most fields would repeat their names"
+)]
+
+pub mod config;
+pub mod envelope;
+pub mod holdings;
+pub mod id;
+pub mod scope;
+pub mod toggles;
+
+mod counts;
 mod node;
 mod event;
 mod action;
@@ -58,8 +73,9 @@ mod stealing_tests;
 #[cfg(test)]
 mod transactions_tests;
 
-pub(crate) use self::{
+pub use self::{
     action::{Action, Condemned, Departure, Flush, Transaction, TransactionKind},
+    counts::Counts,
     event::{Cut, Event, TransactionResult},
     given::Gift,
     ledger::LedgerState,

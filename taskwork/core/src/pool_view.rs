@@ -4,27 +4,27 @@ use crate::id::TaskId;
 
 /// A pool at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct PoolView {
-    pub(crate) workers: usize,
+pub struct PoolView {
+    pub workers: usize,
     /// The number of workers without a task.
-    pub(crate) idle: usize,
-    pub(crate) queued: usize,
+    pub idle: usize,
+    pub queued: usize,
     /// The number of tasks that wait for others, or for an external event.
-    pub(crate) waiting: usize,
+    pub waiting: usize,
     /// The first task that has waited, could continue, and waits for its trial.
-    pub(crate) untried: Option<TaskId>,
+    pub untried: Option<TaskId>,
     /// The number of queued tasks that are too large to be sent.
-    pub(crate) staying: usize,
+    pub staying: usize,
     /// Whether no task may start.
-    pub(crate) stopped: bool,
+    pub stopped: bool,
     /// The number of ids to commit.
-    pub(crate) batch_ids: usize,
+    pub batch_ids: usize,
 }
 
 impl PoolView {
     /// Returns the view of an empty pool.
     #[cfg(test)]
-    pub(crate) const fn idle(workers: usize) -> Self {
+    pub const fn idle(workers: usize) -> Self {
         Self {
             workers,
             idle: workers,
@@ -38,13 +38,13 @@ impl PoolView {
     }
 
     /// Returns whether a worker waits and no task is queued for it.
-    pub(crate) fn is_hungry(&self) -> bool {
+    pub fn is_hungry(&self) -> bool {
         self.queued == 0 && self.idle > 0 && !self.stopped
     }
 
     /// Returns the number of queued tasks beyond those for idle workers. Those are about to start: if they
     /// were given away, the last task of a job could circulate among hungry nodes forever without being run.
-    pub(crate) fn spare(&self) -> usize {
+    pub fn spare(&self) -> usize {
         self.spared().min(self.queued.saturating_sub(self.staying))
     }
 
@@ -53,12 +53,12 @@ impl PoolView {
     }
 
     /// Returns whether no task runs or is queued.
-    pub(crate) fn is_idle(&self) -> bool {
+    pub fn is_idle(&self) -> bool {
         self.queued == 0 && self.idle == self.workers
     }
 
     /// Returns whether no task runs, and none will start.
-    pub(crate) fn is_quiet(&self) -> bool {
+    pub fn is_quiet(&self) -> bool {
         self.stopped && self.idle == self.workers
     }
 }

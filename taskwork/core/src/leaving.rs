@@ -134,7 +134,7 @@ impl Run {
                 continue;
             }
             let (basis, tasks) = drain.next_share(share, around.limits.grant_bytes_max);
-            around.figures.handed_on += tasks.len() as u64;
+            around.counts.handed_on += tasks.len() as u64;
             self.grant(around, to, None, basis, tasks);
         }
     }

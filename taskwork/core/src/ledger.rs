@@ -9,16 +9,16 @@ use crate::{config::Limits, envelope::Envelope};
 
 /// The state of a node's holdings in `ZooKeeper`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct LedgerState {
+pub struct LedgerState {
     /// The time, in milliseconds of the node's clock, up to which the node's work is written: later work would be lost.
     /// `None` if there was never such a time.
-    pub(crate) written_at: Option<u64>,
+    pub written_at: Option<u64>,
     /// Whether the node holds nothing; then `written_at` is the start of that state.
-    pub(crate) empty: bool,
+    pub empty: bool,
     /// Whether it holds more than it can write: then its loss ends the attempt.
-    pub(crate) unprotected: bool,
+    pub unprotected: bool,
     /// The size of its holdings at its last cut, if it was encoded.
-    pub(crate) bytes: Option<u64>,
+    pub bytes: Option<u64>,
 }
 
 impl LedgerState {
@@ -70,7 +70,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        core::{Action, Cut, Event, Node, PoolView, Transaction, TransactionResult},
+        Action, Cut, Event, Node, PoolView, Transaction, TransactionResult,
         envelope::Blob,
         holdings::Holdings,
         id::{Attempt, NodeId, TaskId},

@@ -12,7 +12,7 @@ use crate::{
 
 /// An input of the protocol. Each comes with the time and the state of the pool.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Event {
+pub enum Event {
     /// The pool has changed, spontaneously or by an action.
     Look,
     /// The time returned by [`Node::deadline`](super::Node::deadline) has come.
@@ -82,23 +82,23 @@ pub(crate) enum Event {
 /// The part of a pool that is the node's own at one moment: every task in it is among `tasks`, or
 /// complete and counted in `toggles` and `output`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct Cut {
-    pub(crate) tasks: Vec<Envelope>,
+pub struct Cut {
+    pub tasks: Vec<Envelope>,
     /// The tasks that wait for an external event, for an unknown time.
-    pub(crate) waiting_outside: BTreeSet<TaskId>,
+    pub waiting_outside: BTreeSet<TaskId>,
     /// The tasks that have waited, could continue, and wait for their trials.
-    pub(crate) untried: BTreeSet<TaskId>,
+    pub untried: BTreeSet<TaskId>,
     /// Whether there are tasks that are too large to be written.
-    pub(crate) unprotected: bool,
+    pub unprotected: bool,
     /// The ids to toggle since the last cut.
-    pub(crate) toggles: Toggles,
+    pub toggles: Toggles,
     /// The output of all tasks completed here, encoded.
-    pub(crate) output: Vec<u8>,
+    pub output: Vec<u8>,
 }
 
 /// The result of a try of a transaction, as observed by the shell; the core guesses nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum TransactionResult {
+pub enum TransactionResult {
     /// A commit is written, by this try or an earlier one.
     Committed,
     /// The claimed tasks are this node's, by this try or an earlier one, and the node is enrolled.

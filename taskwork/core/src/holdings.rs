@@ -12,41 +12,41 @@ use crate::{
 
 /// Tasks, and ids that their holder has yet to toggle.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub(crate) struct Holdings {
-    pub(crate) tasks: Vec<Envelope>,
+pub struct Holdings {
+    pub tasks: Vec<Envelope>,
     /// Ids of tasks with committed output.
-    pub(crate) owed: Toggles,
+    pub owed: Toggles,
     /// The task to blame if the holder is lost.
-    pub(crate) suspect: Option<Suspect>,
+    pub suspect: Option<Suspect>,
     /// Whether the holder has more than is written here, because it is too large to be written: if the holder is lost,
     /// the attempt is over.
-    pub(crate) unprotected: bool,
+    pub unprotected: bool,
 }
 
 /// A task that is blamed for the loss of its holder.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Suspect {
-    pub(crate) task: TaskId,
+pub struct Suspect {
+    pub task: TaskId,
     /// The cause as far as known, for display; empty if only the holder is lost.
-    pub(crate) reason: String,
+    pub reason: String,
     /// Whether it is certain that no other task caused the loss.
-    pub(crate) is_certain: bool,
+    pub is_certain: bool,
 }
 
 impl Holdings {
-    pub(crate) fn of(tasks: Vec<Envelope>) -> Self {
+    pub fn of(tasks: Vec<Envelope>) -> Self {
         Self { tasks, ..Self::default() }
     }
 
     /// The holdings of a node that does not write its tasks.
-    pub(crate) fn unprotected() -> Self {
+    pub fn unprotected() -> Self {
         Self { unprotected: true, ..Self::default() }
     }
 
     /// Counts the loss of the holder, which may condemn the suspect. No other task is condemned, because it may be
     /// innocent. If the suspect is certain, and it need not be among these tasks, the loss counts for no other task.
     /// 0 means no limit.
-    pub(crate) fn count_loss(&mut self, crashes_max: u32) {
+    pub fn count_loss(&mut self, crashes_max: u32) {
         let suspect = self.suspect.take();
         if crashes_max == 0 {
             return;
@@ -72,24 +72,24 @@ impl Holdings {
 /// The origin of tasks that a node has but has not written yet; local to the node. Completions of such tasks
 /// are not committed before the tasks themselves belong to the node in `ZooKeeper`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct Basis(pub(crate) u64);
+pub struct Basis(pub u64);
 
 impl Basis {
     /// The tasks belong to the node unconditionally.
-    pub(crate) const FIRM: Self = Self(0);
+    pub const FIRM: Self = Self(0);
 }
 
 /// The znode of tasks in transit from one node to another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct Transit {
-    pub(crate) from: NodeId,
-    pub(crate) number: TransitNumber,
-    pub(crate) to: NodeId,
+pub struct Transit {
+    pub from: NodeId,
+    pub number: TransitNumber,
+    pub to: NodeId,
 }
 
 /// The origin of a transit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) enum TransitNumber {
+pub enum TransitNumber {
     /// A grant of the sender.
     Grant(u64),
     /// A claim, with tasks in transit from the claiming node to itself.
@@ -98,7 +98,7 @@ pub(crate) enum TransitNumber {
 
 /// An object that a node can claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) enum Source {
+pub enum Source {
     Parked(TaskId),
     /// Tasks in transit to a node that can no longer receive them.
     Transit(Transit),
@@ -110,7 +110,7 @@ pub(crate) enum Source {
 
 impl Source {
     /// Returns the lost node that may have worked on the claimed tasks, if there is one.
-    pub(crate) fn lost_at(self, claimer: NodeId) -> Option<NodeId> {
+    pub fn lost_at(self, claimer: NodeId) -> Option<NodeId> {
         match self {
             Self::Held(holder) => Some(holder),
             Self::Transit(transit) => Some(transit.to).filter(|&to| to != claimer),
@@ -120,11 +120,11 @@ impl Source {
 }
 
 impl Transit {
-    pub(crate) fn grant(from: NodeId, grant: u64, to: NodeId) -> Self {
+    pub fn grant(from: NodeId, grant: u64, to: NodeId) -> Self {
         Self { from, number: TransitNumber::Grant(grant), to }
     }
 
-    pub(crate) fn claim(node: NodeId, txn: u64) -> Self {
+    pub fn claim(node: NodeId, txn: u64) -> Self {
         Self { from: node, number: TransitNumber::Claim(txn), to: node }
     }
 }

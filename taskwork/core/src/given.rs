@@ -37,10 +37,10 @@ struct Unwritten {
 
 /// A grant that a flush writes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Gift {
-    pub(crate) grant: u64,
-    pub(crate) to: NodeId,
-    pub(crate) tasks: Vec<Envelope>,
+pub struct Gift {
+    pub grant: u64,
+    pub to: NodeId,
+    pub tasks: Vec<Envelope>,
 }
 
 /// The unwritten grants of one node in one attempt.

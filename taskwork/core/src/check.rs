@@ -8,7 +8,7 @@ use crate::{holdings::Basis, id::TaskId};
 impl Node {
     /// Returns the tasks that the protocol itself holds, outside the pool.
     #[cfg(test)]
-    pub(crate) fn held(&self) -> Vec<TaskId> {
+    pub fn held(&self) -> Vec<TaskId> {
         let open = match &self.phase {
             Phase::Active(run) => run.victim.tasks().map(|envelope| envelope.id).collect(),
             _ => Vec::new(),
@@ -18,7 +18,7 @@ impl Node {
 
     /// Returns the tasks that the current transaction parks.
     #[cfg(test)]
-    pub(crate) fn parks(&self) -> Vec<TaskId> {
+    pub fn parks(&self) -> Vec<TaskId> {
         let Phase::Active(run) = &self.phase else { return Vec::new() };
         run.accounting.parks().iter().map(|envelope| envelope.id).collect()
     }
@@ -31,7 +31,7 @@ impl Node {
     ///
     /// # Errors
     /// A description of the violated invariant.
-    pub(crate) fn check(&self) -> Result<(), String> {
+    pub fn check(&self) -> Result<(), String> {
         // An open grant may hold a task that was taken, handed over and returned before its acknowledgement
         // arrived; and a task may come back from a lost node while a copy on a basis that is not yet known to
         // be void is still here. Otherwise a task that only this node can give away is held once.

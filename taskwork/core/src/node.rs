@@ -22,14 +22,14 @@ use super::{
 };
 use crate::{
     config::Limits,
-    figures::Figures,
+    counts::Counts,
     holdings::{Basis, Holdings, Source, Transit, TransitNumber},
     id::{Attempt, NodeId},
 };
 
 /// The protocol state of one node.
 #[derive(Debug)]
-pub(crate) struct Node {
+pub struct Node {
     pub(super) phase: Phase,
     pub(super) parked: Parked,
     pub(super) numbers: Numbers,
@@ -50,7 +50,7 @@ pub(super) enum Phase {
 
 impl Node {
     /// Creates a node that knows no other node. The same seed and the same events result in the same actions.
-    pub(crate) fn new(id: NodeId, limits: Limits, seed: u64) -> Self {
+    pub fn new(id: NodeId, limits: Limits, seed: u64) -> Self {
         let around = Surroundings {
             id,
             limits,
@@ -61,7 +61,7 @@ impl Node {
             roster: 0,
             is_cordoned: false,
             drain: None,
-            figures: Figures::default(),
+            counts: Counts::default(),
             received: Vec::new(),
             clock: Duration::ZERO,
             now: 0,
@@ -75,7 +75,7 @@ impl Node {
     ///
     /// When one of the actions [touches the pool](Action::touches_pool), the shell performs them all and then
     /// calls again with [`Event::Look`].
-    pub(crate) fn handle(&mut self, now: Duration, pool: PoolView, event: Event) -> Vec<Action> {
+    pub fn handle(&mut self, now: Duration, pool: PoolView, event: Event) -> Vec<Action> {
         self.around.clock = self.around.clock.max(now);
         self.around.now = whole_ms(self.around.clock);
         self.around.pool = pool;
@@ -92,7 +92,7 @@ impl Node {
 
     /// Returns when to send [`Event::Tick`] unless another event comes first, in milliseconds of the node's
     /// clock.
-    pub(crate) fn deadline(&self) -> Option<u64> {
+    pub fn deadline(&self) -> Option<u64> {
         let Phase::Active(run) = &self.phase else { return None };
         let Surroundings { now, pool, limits, .. } = &self.around;
         let drain = self.around.drain.iter().flat_map(Drain::deadlines);
@@ -110,18 +110,18 @@ impl Node {
             .min()
     }
 
-    /// Returns the node's figures, except those that its pool counts.
-    pub(crate) fn figures(&self) -> Figures {
-        self.around.figures
+    /// Returns the counts of the protocol.
+    pub fn counts(&self) -> Counts {
+        self.around.counts
     }
 
     /// Returns the sources and numbers of tasks received since the last call.
-    pub(crate) fn take_received(&mut self) -> Vec<(NodeId, u64)> {
+    pub fn take_received(&mut self) -> Vec<(NodeId, u64)> {
         std::mem::take(&mut self.around.received)
     }
 
     /// Returns the state of this node's holdings in `ZooKeeper`, while it works on an attempt.
-    pub(crate) fn ledger(&self) -> Option<LedgerState> {
+    pub fn ledger(&self) -> Option<LedgerState> {
         match &self.phase {
             Phase::Active(run) => Some(run.ledger),
             Phase::Waiting | Phase::Clearing { .. } | Phase::Gone => None,
@@ -244,7 +244,7 @@ impl Node {
             TransactionResult::AttemptOver | TransactionResult::Unrecordable => None,
         };
         let Some(kind) = ended else { return };
-        self.around.figures.transactions += 1;
+        self.around.counts.transactions += 1;
         match kind {
             TransactionKind::Claim { source, .. } => {
                 self.parked.claimed(source);
@@ -254,8 +254,8 @@ impl Node {
                 }
             }
             TransactionKind::Flush(flush) => {
-                self.around.figures.toggles += flush.toggles.len() as u64;
-                self.around.figures.parked += flush.park.len() as u64;
+                self.around.counts.toggles += flush.toggles.len() as u64;
+                self.around.counts.parked += flush.park.len() as u64;
                 run.flushed(&mut self.around, &flush);
                 if flush.leave {
                     return self.depart(Departure::Clean);
@@ -284,7 +284,7 @@ impl Run {
     /// Retries a transaction if it is due.
     pub(super) fn retry(&mut self, around: &mut Surroundings) {
         if let Some(transaction) = self.accounting.retry(around.now) {
-            around.figures.retries += 1;
+            around.counts.retries += 1;
             around.actions.push(Action::Transact { attempt: self.attempt, transaction });
         }
     }
@@ -330,7 +330,7 @@ impl Run {
     /// Stores claimed tasks. They are in transit from this node to itself until the next flush.
     fn claimed(&mut self, around: &mut Surroundings, txn: u64, source: Source, holdings: Holdings) {
         if matches!(source, Source::Transit(_) | Source::Held(_)) {
-            around.figures.recovered += holdings.tasks.len() as u64;
+            around.counts.recovered += holdings.tasks.len() as u64;
         }
         // A cut in progress does not contain the claim; the next flush absorbs it.
         self.bases.claimed(around.now, Transit::claim(around.id, txn), holdings.owed.clone());

@@ -23,7 +23,7 @@ use crate::envelope::Envelope;
 /// A message, as in the diagram above. It belongs to an attempt, and is ignored if that is not the current
 /// one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Message {
+pub enum Message {
     /// The sender is hungry.
     Steal { request: u64 },
     /// The sender has nothing to give.

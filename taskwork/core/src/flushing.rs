@@ -268,7 +268,7 @@ impl Run {
         if bases.is_empty() {
             return;
         }
-        around.figures.dropped += bases.len() as u64;
+        around.counts.dropped += bases.len() as u64;
         for (thief, grants) in self.given.dropped(&bases) {
             self.victim.forget(thief, &grants);
             self.send(around, thief, Message::Void { grants });

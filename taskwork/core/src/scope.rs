@@ -15,18 +15,18 @@ use crate::id::{IdError, TaskId};
 
 /// The tasks that a task spawns before it waits, and their split-off parts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub(crate) struct Scope(pub(crate) TaskId);
+pub struct Scope(pub TaskId);
 
 /// The id of a task as it is toggled: with the scope that the task is in, if it is in one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub(crate) struct Mark {
-    pub(crate) scope: Option<Scope>,
-    pub(crate) task: TaskId,
+pub struct Mark {
+    pub scope: Option<Scope>,
+    pub task: TaskId,
 }
 
 /// A task's relation to a scope of its own.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub(crate) enum Spawned {
+pub enum Spawned {
     /// It has no scope.
     #[default]
     Nothing,
@@ -38,7 +38,7 @@ pub(crate) enum Spawned {
 
 /// The action of a task when its scope is complete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Then {
+pub enum Then {
     /// It is searched again.
     GoesOn,
     /// It is complete, too.
@@ -47,28 +47,28 @@ pub(crate) enum Then {
 
 /// The ids that one completion toggles.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Completed<'a> {
-    pub(crate) id: TaskId,
+pub struct Completed<'a> {
+    pub id: TaskId,
     /// The scope of the task, and of its children.
-    pub(crate) scope: Option<Scope>,
-    pub(crate) children: &'a [TaskId],
+    pub scope: Option<Scope>,
+    pub children: &'a [TaskId],
     /// The new id of a task that waits.
-    pub(crate) renewed: Option<TaskId>,
-    pub(crate) spawned: &'a Spawned,
+    pub renewed: Option<TaskId>,
+    pub spawned: &'a Spawned,
 }
 
 impl<'a> Completed<'a> {
     /// Returns a completion without any scope.
-    pub(crate) fn plain(id: TaskId, children: &'a [TaskId]) -> Self {
+    pub fn plain(id: TaskId, children: &'a [TaskId]) -> Self {
         Self { id, scope: None, children, renewed: None, spawned: &Spawned::Nothing }
     }
 
-    pub(crate) fn own(&self) -> Mark {
+    pub fn own(&self) -> Mark {
         Mark { scope: self.scope, task: self.id }
     }
 
     /// Returns the children and the spawned tasks.
-    pub(crate) fn named(&self) -> impl Iterator<Item = Mark> + 'a {
+    pub fn named(&self) -> impl Iterator<Item = Mark> + 'a {
         let scope = self.scope;
         let children = self.children.iter().map(move |&task| Mark { scope, task });
         let spawned = match self.spawned {
@@ -83,14 +83,14 @@ impl<'a> Completed<'a> {
     }
 
     /// Returns the renewed task with the scope that it waits for.
-    pub(crate) fn renewed(&self) -> Option<(Mark, Scope)> {
+    pub fn renewed(&self) -> Option<(Mark, Scope)> {
         Some((Mark { scope: self.scope, task: self.renewed? }, self.spawned.scope()?))
     }
 }
 
 impl Spawned {
     /// Returns the scope that the task has opened, if there is one.
-    pub(crate) fn scope(&self) -> Option<Scope> {
+    pub fn scope(&self) -> Option<Scope> {
         match self {
             Self::Nothing => None,
             Self::Tasks { scope, .. } | Self::Awaited { scope, .. } => Some(*scope),
@@ -98,7 +98,7 @@ impl Spawned {
     }
 
     /// Returns the scope that the task waits for.
-    pub(crate) fn awaited(&self) -> Option<Scope> {
+    pub fn awaited(&self) -> Option<Scope> {
         match self {
             Self::Nothing | Self::Tasks { .. } => None,
             Self::Awaited { scope, .. } => Some(*scope),
@@ -106,7 +106,7 @@ impl Spawned {
     }
 
     /// Returns the number of ids in it.
-    pub(crate) fn ids(&self) -> usize {
+    pub fn ids(&self) -> usize {
         match self {
             Self::Nothing => 0,
             Self::Tasks { tasks, .. } => 1 + tasks.len(),
@@ -149,7 +149,7 @@ impl FromStr for Mark {
 
 /// Returns the complete scopes according to the names in the global task list. Each scope comes with the id of the
 /// task that waits for it. The list may be out of date.
-pub(crate) fn complete(awaited: &[(Mark, Scope)], list: &[String]) -> Vec<Scope> {
+pub fn complete(awaited: &[(Mark, Scope)], list: &[String]) -> Vec<Scope> {
     // Other names were not created by tasks.
     let marks: Vec<Mark> = list.iter().filter_map(|name| name.parse().ok()).collect();
     let open: std::collections::BTreeSet<Scope> = marks.iter().filter_map(|mark| mark.scope).collect();

@@ -12,7 +12,7 @@ use crate::{
 
 /// An action. The shell performs the actions for one event in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Action {
+pub enum Action {
     /// Sends a message about an attempt, which may be lost.
     Send { to: NodeId, attempt: Attempt, message: Message },
     Put {
@@ -55,17 +55,17 @@ pub(crate) enum Action {
 
 /// One coordination transaction of this node. There is never more than one in flight.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Transaction {
+pub struct Transaction {
     /// Its number, unique on this node and the same at every try.
-    pub(crate) txn: u64,
+    pub txn: u64,
     /// The last transaction that is known to be committed, whose txn id can be deleted.
-    pub(crate) settled: Option<u64>,
-    pub(crate) kind: TransactionKind,
+    pub settled: Option<u64>,
+    pub kind: TransactionKind,
 }
 
 /// The effect of a transaction.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum TransactionKind {
+pub enum TransactionKind {
     /// Claims tasks, and enrols this node if it is not enrolled yet.
     Claim {
         source: Source,
@@ -76,34 +76,34 @@ pub(crate) enum TransactionKind {
 
 /// A write of a node's state at one moment: its completions and its holdings.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct Flush {
+pub struct Flush {
     /// The ids to toggle in the global task list.
-    pub(crate) toggles: Vec<Mark>,
+    pub toggles: Vec<Mark>,
     /// The output of all tasks completed here so far.
-    pub(crate) output: Vec<u8>,
-    pub(crate) held: Holdings,
+    pub output: Vec<u8>,
+    pub held: Holdings,
     /// Grants whose tasks are no longer among the holdings.
-    pub(crate) give: Vec<Gift>,
+    pub give: Vec<Gift>,
     /// Transits that become this node's own.
-    pub(crate) take: Vec<Transit>,
-    pub(crate) park: Vec<Envelope>,
+    pub take: Vec<Transit>,
+    pub park: Vec<Envelope>,
     /// Tasks to set aside. In the global task list they count as completed.
-    pub(crate) condemned: Vec<Condemned>,
+    pub condemned: Vec<Condemned>,
     /// Whether the node leaves with it.
-    pub(crate) leave: bool,
+    pub leave: bool,
 }
 
 /// A task that has reached the limit of lost nodes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Condemned {
-    pub(crate) task: Envelope,
+pub struct Condemned {
+    pub task: Envelope,
     /// The cause as far as known, for display; empty if unknown.
-    pub(crate) reason: String,
+    pub reason: String,
 }
 
 /// The end of a node's part in a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Departure {
+pub enum Departure {
     /// It has left the current attempt and holds nothing of it, or never took part.
     Clean,
     /// Its deadline passed before everything was handed over: other nodes continue from its last written state.
@@ -115,7 +115,7 @@ pub(crate) enum Departure {
 impl Action {
     /// Returns whether the action changes the pool, so that the protocol must look at it again. Continuing a task
     /// does not.
-    pub(crate) fn touches_pool(&self) -> bool {
+    pub fn touches_pool(&self) -> bool {
         !matches!(
             self,
             Self::Send { .. }

@@ -8,8 +8,8 @@ use rand::rngs::SmallRng;
 use super::{action::Action, drain::Drain, message::Message, pool_view::PoolView};
 use crate::{
     config::Limits,
+    counts::Counts,
     envelope::Envelope,
-    figures::Figures,
     holdings::{Basis, Source, Transit},
     id::{Attempt, NodeId},
 };
@@ -32,7 +32,7 @@ pub(super) struct Surroundings {
     pub(super) is_cordoned: bool,
     /// Set when the node is leaving.
     pub(super) drain: Option<Drain>,
-    pub(super) figures: Figures,
+    pub(super) counts: Counts,
     /// The sources and numbers of tasks received since the last query.
     pub(super) received: Vec<(NodeId, u64)>,
     /// The time of the current event, on the node's clock.
