@@ -12,7 +12,7 @@ use zk::{
 use crate::{
     figures::Figures,
     shell::observe::{self, Scope},
-    view::{NodeState, Snapshot, Stage},
+    view::{JobCost, NodeState, Snapshot, Stage},
 };
 
 /// A cluster at one moment.
@@ -46,6 +46,8 @@ pub struct JobEntry {
     pub record: Option<JobRecord>,
     /// The missing requirement, if no node takes the job.
     pub missing: Option<String>,
+    /// Its cost, by the reports and the present prices of its nodes; `None` if no report was read.
+    pub cost: Option<JobCost>,
 }
 
 impl Overview {
@@ -61,6 +63,7 @@ impl Overview {
             stage: job.about.stage,
             record: job.about.record.as_deref().cloned(),
             missing: job.about.missing.clone(),
+            cost: job.about.cost.clone(),
         };
         let leader =
             |(id, job): (&String, &crate::view::JobNow)| Some((id.clone(), job.about.leader.clone()?));

@@ -149,6 +149,9 @@ pub struct Offer {
     pub label: String,
     /// A word for the argument of the request, such as `NUMBER`; `None` if it has none.
     pub argument: Option<String>,
+    /// Whether pages request it without a click, and again at intervals.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub shown: bool,
 }
 
 impl JobDisplay {
@@ -294,13 +297,20 @@ impl Picture {
 impl Offer {
     /// Offers a document.
     pub fn new(name: &str, label: &str) -> Self {
-        Self { name: name.to_owned(), label: label.to_owned(), argument: None }
+        Self { name: name.to_owned(), label: label.to_owned(), argument: None, shown: false }
     }
 
     /// Adds the argument of the request.
     #[must_use]
     pub fn argument(self, argument: &str) -> Self {
         Self { argument: Some(argument.to_owned()), ..self }
+    }
+
+    /// Makes pages show the document without a click, and request it again at intervals of some seconds. It must have no
+    /// argument.
+    #[must_use]
+    pub fn shown(self) -> Self {
+        Self { shown: true, ..self }
     }
 }
 

@@ -120,7 +120,8 @@ impl Offer {
     fn read(item: &Value) -> Option<Self> {
         let (name, label) = names(item)?;
         let argument = item["argument"].as_str().map(|argument| text(argument, LABEL_CHARS_MAX));
-        Some(Self { name, label, argument })
+        let shown = item["shown"] == true && argument.is_none();
+        Some(Self { name, label, argument, shown })
     }
 }
 

@@ -31,6 +31,7 @@ fn display() -> JobDisplay {
         .picture(Picture::svg("a.svg", "a picture", "<svg><rect/></svg>".to_owned()))
         .picture(Picture::dot("a.dot", "a graph", "digraph { a -> b }".to_owned()))
         .document(Offer::new("call", "why a call waits").argument("NUMBER"))
+        .document(Offer::new("graph.svg", "the graph of the calls").shown())
 }
 
 #[test]
@@ -41,6 +42,15 @@ fn display_survives_its_transfer() {
         (display.count_of("calls"), display.count_of("phase"), display.count_of("none")),
         (Some(1_107), None, None)
     );
+}
+
+#[test]
+fn document_with_argument_is_not_requested_without_it() {
+    let offer = |argument: Value| {
+        let offer = json!({ "name": "a", "argument": argument, "shown": true });
+        read(json!({ "documents": [offer] })).documents.remove(0).shown
+    };
+    assert_eq!((offer(Value::Null), offer(json!("NUMBER"))), (true, false));
 }
 
 #[test]
