@@ -112,16 +112,6 @@ impl Explaining<'_> {
 }
 
 impl CallState {
-    /// Returns the index of an unfinished state among those.
-    pub(super) fn unfinished(self) -> Option<usize> {
-        match self {
-            Self::Inputs(_) => Some(0),
-            Self::Worker => Some(1),
-            Self::Runs(_) | Self::Recorded => Some(2),
-            Self::Done => None,
-        }
-    }
-
     pub(super) fn shown(self) -> State {
         match self {
             Self::Inputs(_) => State::Waiting,

@@ -128,10 +128,12 @@ fn summary_counts_calls_by_state() {
     let total = summary.total();
     assert_eq!((summary.nodes, summary.workers, total.calls()), (2, 2, 11));
     assert_eq!((total.waiting, total.ended, total.ready + total.running), (1, 2, 8));
+    assert_eq!(total.running, 2, "the members have a worker each, and calls assigned ahead have not started");
     assert_eq!((total.runs, total.total_ns, total.max_ns, total.mean_ns()), (2, 40, 30, 20));
     let calls = graph.recorded().expect("they are recorded");
     let of = |state| calls.calls.iter().filter(|call| call.state == state).count();
     assert_eq!((calls.calls.len(), of(State::Waiting), of(State::Ended)), (11, 1, 2));
+    assert_eq!((of(State::Running), of(State::Ready)), (2, 6));
     assert_eq!(calls.reads, [(0, 10), (9, 10)]);
     assert_eq!(calls.calls[10].level, 1);
 }

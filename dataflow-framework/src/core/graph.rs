@@ -10,13 +10,14 @@
 
 mod losses;
 mod nesting;
+mod observing;
 mod orders;
 mod outcomes;
 mod replaying;
 
 use std::ops::Range;
 
-use dataflow_view::{Calls, Explanation, Summary};
+use dataflow_view::Explanation;
 
 #[cfg(test)]
 pub(super) use self::losses::DEATHS_MAX;
@@ -289,31 +290,6 @@ impl Graph {
     /// Returns whether calls wait for the record of their parts, or leaving members for that of their data.
     pub(crate) fn waits_for_record(&self) -> bool {
         self.reductions.order.is_recording() || self.chains.order.is_recording() || self.data.is_preserving()
-    }
-
-    pub(crate) fn summary(&mut self) -> Summary {
-        let mut unfinished = Vec::<[u64; 3]>::new();
-        for (_, call) in self.data.calls.iter() {
-            // Waits of tasks are not calls of the program.
-            let Some((task, state)) = call.work.task().zip(call.state.unfinished()) else { continue };
-            let index = self.observed.index(task);
-            if unfinished.len() <= index {
-                unfinished.resize(index + 1, [0; 3]);
-            }
-            unfinished[index][state] += 1;
-        }
-        let crew = self.data.members.crew();
-        Summary {
-            failures: self.observed.failures().to_vec(),
-            tasks: self.observed.summaries(&unfinished),
-            nodes: u32::try_from(crew.members).unwrap_or(u32::MAX),
-            workers: u32::try_from(crew.workers).unwrap_or(u32::MAX),
-        }
-    }
-
-    pub(crate) fn recorded(&self) -> Option<Calls> {
-        let states = self.data.calls.iter().filter(|(_, call)| call.state != CallState::Done);
-        self.observed.calls(states.map(|(id, call)| (id, call.state.shown())))
     }
 
     pub(crate) fn task_index(&mut self, call: CallId) -> Option<usize> {

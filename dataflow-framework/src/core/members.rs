@@ -288,6 +288,11 @@ impl Members {
         crew
     }
 
+    /// Returns the number of workers of each member.
+    pub(super) fn workers(&self) -> BTreeMap<Member, u64> {
+        self.known.iter().map(|(member, load)| (*member, load.workers)).collect()
+    }
+
     pub(super) fn len(&self) -> usize {
         self.known.len()
     }

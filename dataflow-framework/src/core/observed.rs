@@ -19,7 +19,7 @@ pub(crate) struct Observed {
     /// Set if the graph of calls is recorded.
     recording: Option<Recording>,
     /// Whether the timing of each call is reported.
-    pub(super) is_timed: bool,
+    pub(crate) is_timed: bool,
 }
 
 /// The counts of the calls of a task.
