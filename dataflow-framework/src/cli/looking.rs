@@ -72,9 +72,10 @@ impl Looking {
     }
 
     /// Writes the files, and prints the table.
-    pub(super) fn write(&self, Observation { summary, calls, trace }: &Observation) -> Result<(), Failure> {
-        if let (Some(path), Some(calls)) = (&self.graph, calls) {
-            write_graph(path, &calls.diagram())?;
+    pub(super) fn write(&self, observation: &Observation) -> Result<(), Failure> {
+        let Observation { summary, trace, .. } = observation;
+        if let (Some(path), Some(diagram)) = (&self.graph, observation.diagram()) {
+            write_graph(path, &diagram)?;
         }
         if let (Some(path), Some(trace)) = (&self.trace, trace) {
             write_output(path, &trace.chrome().to_string())?;

@@ -264,8 +264,12 @@ impl<P: Program> Task for Main<P> {
         match workflow_node.tell(|| cx.waker()) {
             Told::Waits => Outcome::Wait,
             Told::Returned(result) => {
-                let observation =
-                    workflow_node.engine().and_then(|(engine, _)| encode(&engine.observation()).ok());
+                let observation = workflow_node.engine().and_then(|(engine, _)| {
+                    let Observation { summary, calls, trace } = engine.observation();
+                    let calls = calls.filter(|_| self.observe.graph);
+                    let trace = trace.filter(|_| self.observe.trace);
+                    encode(&Observation { summary, calls, trace }).ok()
+                });
                 *cx.output() = Returned { result: Some(result), observation };
                 Outcome::Complete
             }
@@ -275,7 +279,7 @@ impl<P: Program> Task for Main<P> {
                     if self.is_checked {
                         leading.engine.check();
                     }
-                    leading.engine.observe(workflow_node.observations(self.observe));
+                    leading.engine.observe(self.observe, workflow_node.is_public());
                     begin::<P>(workflow_node, leading, cx.shared_arc());
                 }
                 Outcome::Wait

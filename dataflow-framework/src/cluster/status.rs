@@ -1,7 +1,7 @@
 //! The status of the program for observers of the job: the calls by task and state while the program runs,
 //! their graph at its end, and documents on request.
 
-use dataflow_view::{Observation, Summary, Trace};
+use dataflow_view::{Diagram, Observation, Summary, Trace};
 use serde_json::json;
 use taskwork::{
     companion::{JobStatus, Load, StatusProvider},
@@ -21,22 +21,21 @@ pub(super) fn of_running(generation: u64, summary: &Summary) -> JobStatus {
     let offers = [
         Offer::new("call", "why a call waits, or how it completed; calls are numbered from 0")
             .argument("NUMBER"),
-        Offer::new("graph.svg", "the graph of the calls, for browsers"),
+        Offer::new("graph.svg", "the graph of the calls").shown(),
         Offer::new("graph.dot", "the graph of the calls, for Graphviz"),
-        Offer::new("timeline.svg", "the timeline of the workers; needs submit --trace"),
-        Offer::new("critical-path", "the longest chain of dependent calls; needs submit --trace"),
-        Offer::new("trace.json", "the latest runs of calls, for ui.perfetto.dev; needs submit --trace"),
+        Offer::new("timeline.svg", "the timeline of the workers").shown(),
+        Offer::new("critical-path", "the longest chain of dependent calls"),
+        Offer::new("trace.json", "the latest runs of calls, for ui.perfetto.dev"),
     ];
     JobStatus { rank: generation, display: offers.into_iter().fold(summary.display(), JobDisplay::document) }
 }
 
 /// Returns the status of a program that has ended.
 pub(super) fn of_ended(generation: u64, observation: &Observation) -> JobStatus {
-    let Observation { summary, calls, trace } = observation;
     let path = observation.critical_path();
-    let display = path.iter().fold(summary.display(), |display, path| path.add_to(display));
-    let timeline = trace.iter().map(Trace::timeline_picture);
-    let pictures = timeline.chain(calls.iter().flat_map(|calls| calls.diagram().pictures()));
+    let display = path.iter().fold(observation.summary.display(), |display, path| path.add_to(display));
+    let timeline = observation.timeline_picture().into_iter();
+    let pictures = timeline.chain(observation.diagram().into_iter().flat_map(Diagram::pictures));
     JobStatus { rank: generation, display: pictures.fold(display, JobDisplay::picture) }
 }
 
@@ -48,8 +47,7 @@ impl StatusProvider for WorkflowNode {
     fn document(&self, name: &str, argument: Option<&str>) -> Option<Result<Document, String>> {
         let (engine, _) = self.engine()?;
         let recorded = |option: &str| format!("it must be requested at the submission, by {option}");
-        let diagram =
-            || engine.observation().calls.map(|calls| calls.diagram()).ok_or_else(|| recorded("--graph"));
+        let diagram = || engine.observation().diagram().ok_or_else(|| recorded("--graph"));
         let trace = || engine.observation().trace.ok_or_else(|| recorded("--trace"));
         Some(match name {
             "call" => match argument.and_then(|argument| argument.parse().ok()) {
@@ -64,10 +62,15 @@ impl StatusProvider for WorkflowNode {
                 diagram().map(|diagram| Document::new(Format::Dot, diagram.dot()).with_data(json!(diagram)))
             }
             "trace.json" => trace().map(|trace| Document::json(latest(trace).chrome())),
-            "timeline.svg" => trace().map(|trace| Document::new(Format::Svg, trace.timeline())),
+            "timeline.svg" => {
+                let timeline = engine.observation().timeline().ok_or_else(|| recorded("--trace"));
+                timeline.map(|timeline| Document::new(Format::Svg, timeline))
+            }
             "critical-path" => {
                 let path = engine.observation().critical_path();
-                let reason = || recorded("--trace") + "; after 200,000 calls or 50,000 runs it is unknown";
+                let reason = || {
+                    "it is unknown after 5,000 runs, with submit --trace after 50,000, and after 200,000 calls".to_owned()
+                };
                 path.ok_or_else(reason)
                     .map(|path| Document::new(Format::Text, path.table().to_string()).with_data(json!(path)))
             }

@@ -29,7 +29,7 @@ use crate::{
     core::{Capacity, Seen},
     node::{Answer, Coded, Executor, Network, Queue, Room, Store},
     platform::Platform,
-    program::{CallsOfTasks, Engine, Observe},
+    program::{CallsOfTasks, Engine},
     task::Tasks,
 };
 
@@ -378,9 +378,9 @@ impl WorkflowNode {
         }
     }
 
-    /// Returns the observations to record: if the job has observers, also the graph, which they may request.
-    pub(super) fn observations(&self, asked: Observe) -> Observe {
-        Observe { graph: asked.graph || self.is_public.load(Relaxed), ..asked }
+    /// Returns whether operators may observe the job.
+    pub(super) fn is_public(&self) -> bool {
+        self.is_public.load(Relaxed)
     }
 
     /// Returns the status of the program for observers.

@@ -1,12 +1,16 @@
 //! Observations of a program: its calls by task and state, their graph, a trace, and the reason why a call
 //! waits.
 
-use dataflow_view::{Explanation, Observation, Summary};
+use dataflow_view::{Explanation, Observation, SPANS_MAX, Summary};
 
 use super::{engine::Engine, recorder::Recorder};
 use crate::{core::Member, ids::CallId, node::Timing};
 
-/// Optional observations of a program. By default nothing is recorded, at no cost.
+/// The number of runs that are recorded without a request.
+const RUNS_MAX: usize = 5_000;
+
+/// Optional observations of a program. By default nothing is recorded, at no cost. Of a job on a cluster, the pages of its
+/// operators need the graph and the first 5,000 runs, which are recorded in any case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
 #[non_exhaustive]
 pub struct Observe {
@@ -17,11 +21,13 @@ pub struct Observe {
 }
 
 impl Engine {
-    /// Starts to record the requested observations.
-    pub(crate) fn observe(&self, Observe { graph, trace }: Observe) {
+    /// Starts to record the requested observations, and those for operators if there may be any.
+    pub(crate) fn observe(&self, Observe { graph, trace }: Observe, has_operators: bool) {
         let mut state = self.lock();
-        state.graph.observed().observe(graph, trace);
-        state.recorder = trace.then(|| Recorder::new(self.queue.platform.now_us()));
+        state.graph.observed().observe(graph || has_operators, trace || has_operators);
+        let runs_max = if trace { SPANS_MAX } else { RUNS_MAX };
+        let is_recorded = trace || has_operators;
+        state.recorder = is_recorded.then(|| Recorder::new(self.queue.platform.now_us(), runs_max));
     }
 
     /// Records the run of a call on a member, before its end is reported.
@@ -31,6 +37,10 @@ impl Engine {
         let task = state.graph.task_index(timing.call);
         if let (Some(recorder), Some(task)) = (&mut state.recorder, task) {
             recorder.ran(now_us, task, member, timing);
+            if recorder.is_full() {
+                // Further calls are not timed, at no cost.
+                state.graph.observed().is_timed = false;
+            }
         }
     }
 

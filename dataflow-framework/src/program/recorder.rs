@@ -1,6 +1,6 @@
 //! Records the runs of calls for a trace.
 
-use dataflow_view::{Instant, SPANS_MAX, Span, Trace};
+use dataflow_view::{Instant, Span, Trace};
 
 use crate::{core::Member, node::Timing};
 
@@ -12,17 +12,19 @@ const INSTANTS_MAX: usize = 10_000;
 pub(super) struct Recorder {
     /// The start of the program, in microseconds by the clock of its node.
     begun_us: u64,
+    /// The maximum number of recorded runs.
+    runs_max: usize,
     trace: Trace,
 }
 
 impl Recorder {
-    pub(super) fn new(now_us: u64) -> Self {
-        Self { begun_us: now_us, trace: Trace::default() }
+    pub(super) fn new(now_us: u64, runs_max: usize) -> Self {
+        Self { begun_us: now_us, runs_max, trace: Trace::default() }
     }
 
     /// Records that a call has run.
     pub(super) fn ran(&mut self, now_us: u64, task: usize, member: Member, timing: Timing) {
-        if self.trace.spans.len() >= SPANS_MAX {
+        if self.trace.spans.len() >= self.runs_max {
             self.trace.omitted += 1;
             return;
         }
@@ -40,6 +42,11 @@ impl Recorder {
             run_us,
             is_well,
         });
+    }
+
+    /// Returns whether runs were left out because of the limit.
+    pub(super) fn is_full(&self) -> bool {
+        self.trace.omitted > 0
     }
 
     /// Records an event of a member.

@@ -13,10 +13,10 @@ pub const CALLS_MAX: usize = 200_000;
 pub const READS_MAX: usize = 1_000_000;
 
 /// The maximum number of calls that are drawn individually.
-const SINGLE_MAX: usize = 150;
+const SINGLE_MAX: usize = 200;
 
 /// The maximum number of groups of calls in a picture.
-const GROUPS_MAX: usize = 300;
+const GROUPS_MAX: usize = 60;
 
 /// The maximum number of arrows in a picture. Those that stand for the most inputs are kept.
 const ARROWS_MAX: usize = 2_000;
@@ -55,7 +55,7 @@ pub enum State {
     Waiting,
     /// It waits for a worker.
     Ready,
-    /// It is assigned to a node.
+    /// It runs on a node.
     Running,
     /// It has completed.
     Ended,
@@ -91,9 +91,14 @@ impl State {
 }
 
 impl Calls {
-    /// Groups calls of the same task and about the same level, so that the picture stays readable: up to 150 calls are
-    /// drawn individually; more are drawn as at most 300 groups, unless there are more tasks.
+    /// Groups calls of the same task and about the same level, so that the picture stays readable: up to 200 calls are
+    /// drawn individually; more are drawn as at most 60 groups, or one for each task if there are more tasks.
     pub fn diagram(&self) -> Diagram {
+        self.drawn(&[])
+    }
+
+    /// Returns the same, with a marked path through the calls at these positions.
+    pub(crate) fn drawn(&self, path: &[usize]) -> Diagram {
         let levels = self.calls.iter().map(|call| call.level).max().unwrap_or(0);
         let mut band = 1;
         while self.calls.len() > SINGLE_MAX && self.groups(band) > GROUPS_MAX && band <= levels {
@@ -108,7 +113,9 @@ impl Calls {
             };
             *reads.entry((from, to)).or_insert(0) += 1;
         }
-        let mut diagram = Diagram { groups, omitted: self.omitted, ..Diagram::default() };
+        let mut path: Vec<usize> = path.iter().filter_map(|call| group_of.get(*call).copied()).collect();
+        path.dedup();
+        let mut diagram = Diagram { groups, path, omitted: self.omitted, ..Diagram::default() };
         for ((from, to), number) in reads {
             if from == to {
                 diagram.groups[from].within += number;

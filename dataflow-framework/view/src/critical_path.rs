@@ -1,12 +1,15 @@
 //! The critical path of a program: the chain of dependent calls with the longest run time. The program cannot be
 //! faster than this chain, however many workers it has.
 
-use std::{cmp::Reverse, collections::HashMap};
+use std::{
+    cmp::Reverse,
+    collections::{BTreeSet, HashMap},
+};
 
 use serde::Serialize;
-use taskwork::display::{Column, Field, JobDisplay, Row, Table, Unit};
+use taskwork::display::{Column, Field, JobDisplay, Picture, Row, Table, Unit};
 
-use crate::{Observation, Span};
+use crate::{Diagram, Observation, Span};
 
 /// The maximum number of steps, which bounds the size of displays and documents. The longest ones are kept.
 const STEPS_MAX: usize = 100;
@@ -42,6 +45,48 @@ impl Observation {
     /// recorded.
     pub fn critical_path(&self) -> Option<CriticalPath> {
         let (calls, trace) = (self.calls.as_ref()?, self.trace.as_ref()?);
+        let Chain { calls: chain, runs, run_us } = self.critical_chain()?;
+        let step = |at: usize| {
+            let (call, span) = (&calls.calls[at], runs.get(&calls.calls[at].number));
+            let node = span.and_then(|span| trace.nodes.get(usize::from(span.node)));
+            PathStep {
+                call: call.number,
+                task: calls.tasks.get(usize::from(call.task)).cloned().unwrap_or_default(),
+                node: node.cloned().unwrap_or_default(),
+                run_us: span.map_or(0, |span| span.run_us),
+                delay_us: span.map_or(0, |span| span.transfer_us.saturating_add(span.wait_us)),
+            }
+        };
+        let (steps, omitted) = longest(&chain.into_iter().map(step).collect::<Vec<_>>());
+        Some(CriticalPath { steps, omitted, run_us })
+    }
+
+    /// Returns the graph of the calls, with the critical path if it is known; `None` if the calls were not recorded.
+    pub fn diagram(&self) -> Option<Diagram> {
+        let chain = self.critical_chain().map(|chain| chain.calls).unwrap_or_default();
+        Some(self.calls.as_ref()?.drawn(&chain))
+    }
+
+    /// Returns the timeline of all workers as SVG, with the runs of the critical path if it is known; `None` if no run was
+    /// recorded.
+    pub fn timeline(&self) -> Option<String> {
+        Some(self.trace.as_ref()?.timeline(&self.critical_calls()))
+    }
+
+    /// Returns the timeline in a size that can be published; `None` if no run was recorded.
+    pub fn timeline_picture(&self) -> Option<Picture> {
+        Some(self.trace.as_ref()?.timeline_picture(&self.critical_calls()))
+    }
+
+    /// Returns the numbers of the calls of the critical path.
+    fn critical_calls(&self) -> BTreeSet<u64> {
+        let (Some(calls), Some(chain)) = (&self.calls, self.critical_chain()) else { return BTreeSet::new() };
+        chain.calls.into_iter().map(|at| calls.calls[at].number).collect()
+    }
+
+    /// Returns the critical path. `None` unless all calls with their dependencies and all runs were recorded.
+    fn critical_chain(&self) -> Option<Chain<'_>> {
+        let (calls, trace) = (self.calls.as_ref()?, self.trace.as_ref()?);
         if calls.omitted > 0 || trace.omitted > 0 {
             return None;
         }
@@ -61,27 +106,24 @@ impl Observation {
             }
             longest_us[at] = longest_us[at].saturating_add(run_us(at));
         }
-        let mut next = (0..longest_us.len()).max_by_key(|at| longest_us[*at]);
-        let run_us_of_all = next.map_or(0, |at| longest_us[at]);
-        let mut steps = Vec::new();
+        // The earliest of several calls, so that the path of a running program ends with a call that has run.
+        let mut next = (0..longest_us.len()).rev().max_by_key(|at| longest_us[*at]);
+        let run_us = next.map_or(0, |at| longest_us[at]);
+        let mut chain = Vec::new();
         while let Some(at) = next {
-            let (call, span) = (&calls.calls[at], runs.get(&calls.calls[at].number));
-            steps.push(PathStep {
-                call: call.number,
-                task: calls.tasks.get(usize::from(call.task)).cloned().unwrap_or_default(),
-                node: span
-                    .and_then(|span| trace.nodes.get(usize::from(span.node)))
-                    .cloned()
-                    .unwrap_or_default(),
-                run_us: run_us(at),
-                delay_us: span.map_or(0, |span| span.transfer_us.saturating_add(span.wait_us)),
-            });
+            chain.push(at);
             next = before[at];
         }
-        steps.reverse();
-        let (steps, omitted) = longest(&steps);
-        Some(CriticalPath { steps, omitted, run_us: run_us_of_all })
+        chain.reverse();
+        Some(Chain { calls: chain, runs, run_us })
     }
+}
+
+/// The positions of the calls of the critical path, the last run of each call, and the sum of the run times of the path.
+struct Chain<'a> {
+    calls: Vec<usize>,
+    runs: HashMap<u64, &'a Span>,
+    run_us: u64,
 }
 
 impl CriticalPath {
@@ -170,6 +212,33 @@ mod tests {
         assert_eq!(path.steps.iter().map(|step| step.call).collect::<Vec<_>>(), [1, 3, 4]);
         assert_eq!((path.run_us, path.steps[1].run_us, path.steps[1].delay_us), (17, 7, 7));
         assert_eq!((path.steps[0].task.as_str(), path.steps[0].node.as_str()), ("add", "n-1"));
+    }
+
+    #[test]
+    fn critical_path_is_marked_in_graph_and_timeline() {
+        let mut observed = observed(&[5, 9, 10, 7, 1], &[(0, 2), (1, 3), (2, 4), (3, 4)]);
+        for (span, end_us) in observed.trace.as_mut().unwrap().spans.iter_mut().zip([5, 20, 15, 27, 28]) {
+            span.end_us = end_us;
+        }
+        assert_eq!(observed.diagram().unwrap().path, [1, 3, 4]);
+        let dot = observed.diagram().unwrap().dot();
+        assert!(dot.contains("g1 -> g3 [penwidth=3") && dot.contains("g2 -> g4;"), "{dot}");
+        let svg = observed.diagram().unwrap().svg();
+        assert_eq!(
+            svg.matches("stroke-width=\"3\"").count(),
+            3 + 2 + 1,
+            "boxes, arrows and the legend: {svg}"
+        );
+        let timeline = observed.timeline().unwrap();
+        let marks = timeline.lines().find(|line| line.contains("critical")).unwrap();
+        assert_eq!(marks.matches('M').count(), 3, "{marks}");
+        // A call that has not run yet is no step.
+        let unfinished = self::observed(&[5, 0], &[(0, 1)]).critical_path().unwrap();
+        assert_eq!(unfinished.steps.iter().map(|step| step.call).collect::<Vec<_>>(), [0]);
+        // Without all runs, the path is unknown.
+        observed.trace.as_mut().unwrap().omitted = 1;
+        assert!(observed.diagram().unwrap().path.is_empty());
+        assert!(!observed.timeline().unwrap().contains("critical"));
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! A picture of a program: groups of calls, and arrows from writers to readers.
 
+use std::{cmp::Reverse, collections::BTreeSet};
+
 use serde::{Deserialize, Serialize};
 use taskwork::display::{Picture, count};
 
@@ -17,6 +19,8 @@ pub struct Diagram {
     pub groups: Vec<Group>,
     /// The dependencies between groups.
     pub arrows: Vec<Arrow>,
+    /// The groups with the calls of the critical path, in the order of the path; empty if it is unknown.
+    pub path: Vec<usize>,
     /// The number of arrows omitted because of the limit.
     pub arrows_omitted: u64,
     /// The number of calls omitted because of the limit.
@@ -114,15 +118,22 @@ impl Diagram {
         }
     }
 
+    /// Returns the arrows of the critical path, as positions of groups.
+    pub(crate) fn steps(&self) -> BTreeSet<(usize, usize)> {
+        self.path.windows(2).map(|step| (step[0], step[1])).collect()
+    }
+
     /// Returns the number of calls in it.
     pub fn calls(&self) -> u64 {
         self.groups.iter().map(|group| group.calls).sum()
     }
 
-    /// Keeps the arrows that stand for the most inputs.
+    /// Keeps the arrows of the critical path, and those that stand for the most inputs.
     pub(crate) fn keep_strongest(&mut self, arrows_max: usize) {
         if self.arrows.len() > arrows_max {
-            self.arrows.sort_by_key(|arrow| (std::cmp::Reverse(arrow.reads), arrow.from, arrow.to));
+            let steps = self.steps();
+            let is_step = |arrow: &Arrow| steps.contains(&(arrow.from, arrow.to));
+            self.arrows.sort_by_key(|arrow| (!is_step(arrow), Reverse(arrow.reads), arrow.from, arrow.to));
             self.arrows_omitted += (self.arrows.len() - arrows_max) as u64;
             self.arrows.truncate(arrows_max);
         }

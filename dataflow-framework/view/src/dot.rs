@@ -17,21 +17,38 @@ impl Diagram {
         for (number, group) in self.groups.iter().enumerate() {
             let (label, tip) = (quoted(&group.label()), quoted(&group.description()));
             let colour = colour(group.state());
-            let _ = writeln!(text, "  g{number} [label={label}, tooltip={tip}, fillcolor=\"{colour}\"];");
+            let mark = if self.path.contains(&number) {
+                format!(", penwidth=3, color=\"{CRITICAL}\"")
+            } else {
+                String::new()
+            };
+            let _ =
+                writeln!(text, "  g{number} [label={label}, tooltip={tip}, fillcolor=\"{colour}\"{mark}];");
             rows.entry(group.row).or_default().push(number);
         }
         for row in rows.values().filter(|row| row.len() > 1) {
             let row: Vec<_> = row.iter().map(|number| format!("g{number}")).collect();
             let _ = writeln!(text, "  {{ rank=same; {} }}", row.join("; "));
         }
+        let steps = self.steps();
         for arrow in self.sound_arrows() {
-            let label =
-                if arrow.reads > 1 { format!(" [label=\"{}\"]", count(arrow.reads)) } else { String::new() };
-            let _ = writeln!(text, "  g{} -> g{}{label};", arrow.from, arrow.to);
+            let mut options = Vec::new();
+            if steps.contains(&(arrow.from, arrow.to)) {
+                options.push(format!("penwidth=3, color=\"{CRITICAL}\""));
+            }
+            if arrow.reads > 1 {
+                options.push(format!("label=\"{}\"", count(arrow.reads)));
+            }
+            let options =
+                if options.is_empty() { String::new() } else { format!(" [{}]", options.join(", ")) };
+            let _ = writeln!(text, "  g{} -> g{}{options};", arrow.from, arrow.to);
         }
         text + "}\n"
     }
 }
+
+/// The colour of the critical path.
+pub(crate) const CRITICAL: &str = "#7a4fc4";
 
 /// Returns the colour of a state.
 pub(crate) fn colour(state: State) -> &'static str {

@@ -31,9 +31,9 @@ pub struct TaskSummary {
     pub task: String,
     /// The calls with missing inputs.
     pub waiting: u64,
-    /// The calls that wait for a worker.
+    /// The calls that wait for a worker, assigned to a node or not.
     pub ready: u64,
-    /// The calls assigned to a node: they run there or wait for its threads.
+    /// The calls that run: they have a worker of the node to which they are assigned, or wait for calls that they made.
     pub running: u64,
     /// The completed calls, including those completed before a restart of the program.
     pub ended: u64,

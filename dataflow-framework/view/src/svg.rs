@@ -7,7 +7,7 @@ use taskwork::display::{count, xml_escaped as escaped};
 use crate::{
     calls::State,
     diagram::{Arrow, Diagram},
-    dot::colour,
+    dot::{CRITICAL, colour},
     layout::{BOX_HEIGHT, Layout, MARGIN, layout},
 };
 
@@ -15,7 +15,10 @@ use crate::{
 const LEGEND_HEIGHT: f64 = 44.0;
 
 /// The minimum width of a picture, to fit the legend.
-const WIDTH_MIN: f64 = 480.0;
+const WIDTH_MIN: f64 = 550.0;
+
+/// The edge of a box.
+const EDGE: &str = "stroke=\"#777777\"";
 
 impl Diagram {
     /// Returns the picture as SVG.
@@ -30,17 +33,19 @@ impl Diagram {
              </marker></defs>\n<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n"
         );
         text += "<g fill=\"none\" stroke=\"#999999\" marker-end=\"url(#tip)\">\n";
+        let steps = self.steps();
         for arrow in self.sound_arrows() {
-            draw_arrow(&mut text, *arrow, &laid_out);
+            draw_arrow(&mut text, *arrow, steps.contains(&(arrow.from, arrow.to)), &laid_out);
         }
         text += "</g>\n";
-        for (group, place) in self.groups.iter().zip(&laid_out.boxes) {
+        for (number, (group, place)) in self.groups.iter().zip(&laid_out.boxes).enumerate() {
+            let edge = if self.path.contains(&number) { critical_stroke() } else { EDGE.to_owned() };
             let (label, told) = (escaped(&group.label()), escaped(&group.description()));
             // Writing into a string cannot fail.
             let _ = writeln!(
                 text,
                 "<g><title>{told}</title><rect x=\"{:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{BOX_HEIGHT:.1}\" \
-                 rx=\"5\" fill=\"{}\" stroke=\"#777777\"/><text x=\"{:.1}\" y=\"{:.1}\" \
+                 rx=\"5\" fill=\"{}\" {edge}/><text x=\"{:.1}\" y=\"{:.1}\" \
                  text-anchor=\"middle\">{label}</text></g>",
                 place.x,
                 place.y,
@@ -69,13 +74,27 @@ impl Diagram {
             );
             x += 85.0;
         }
+        if !self.path.is_empty() {
+            let (y, stroke) = (y + 7.0, critical_stroke());
+            let _ = writeln!(
+                text,
+                "<path d=\"M{x:.1},{y:.1}h24\" {stroke}/><text x=\"{:.1}\" y=\"{:.1}\">critical</text>",
+                x + 30.0,
+                y + 4.0,
+            );
+        }
         let caption = escaped(&self.caption());
         let _ = writeln!(text, "<text x=\"{MARGIN:.1}\" y=\"{:.1}\">{caption}</text>", y + 32.0);
     }
 }
 
+/// Returns the line of the critical path.
+pub(crate) fn critical_stroke() -> String {
+    format!("stroke=\"{CRITICAL}\" stroke-width=\"3\"")
+}
+
 /// Draws an arrow from the lower edge of a box to the upper edge of another one; within a row, as an arc.
-fn draw_arrow(text: &mut String, Arrow { from, to, reads }: Arrow, laid_out: &Layout) {
+fn draw_arrow(text: &mut String, Arrow { from, to, reads }: Arrow, is_critical: bool, laid_out: &Layout) {
     let (from, to) = (laid_out.boxes[from], laid_out.boxes[to]);
     let (x, y, to_x) = (from.middle(), from.y + BOX_HEIGHT, to.middle());
     let is_below = to.y > from.y;
@@ -83,11 +102,15 @@ fn draw_arrow(text: &mut String, Arrow { from, to, reads }: Arrow, laid_out: &La
     let reach = if is_below { (to_y - y) / 2.0 } else { BOX_HEIGHT };
     let (bend, to_bend) = (y + reach, if is_below { to_y - reach } else { to_y + reach });
     // The width grows by a pixel for ten times as many inputs.
-    let stroke = 1.0 + (reads as f64).log10();
+    let stroke = if is_critical {
+        critical_stroke()
+    } else {
+        format!("stroke-width=\"{:.1}\"", 1.0 + (reads as f64).log10())
+    };
     let _ = writeln!(
         text,
         "<path d=\"M{x:.0},{y:.0} C{x:.0},{bend:.0} {to_x:.0},{to_bend:.0} {to_x:.0},{to_y:.0}\" \
-         stroke-width=\"{stroke:.1}\"><title>{} inputs</title></path>",
+         {stroke}><title>{} inputs</title></path>",
         count(reads),
     );
 }

@@ -1,10 +1,13 @@
 //! The runs of a trace as a picture: a row for each worker, coloured by task (a Gantt chart).
 
-use std::{collections::BTreeMap, fmt::Write as _};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write as _,
+};
 
 use taskwork::display::{Picture, Unit, count, xml_escaped as escaped};
 
-use crate::{Span, Trace};
+use crate::{Span, Trace, svg::critical_stroke};
 
 /// The maximum number of rows. Workers after them are not drawn.
 const ROWS_MAX: usize = 64;
@@ -14,6 +17,9 @@ const PUBLISHED_SEGMENTS_MAX: usize = 1_000;
 
 /// The maximum number of coloured segments in a picture that is made on request.
 const SEGMENTS_MAX: usize = 12_000;
+
+/// The maximum number of underlined runs of the critical path.
+const MARKS_MAX: usize = 200;
 
 /// The maximum number of node events in a picture.
 const INSTANTS_MAX: usize = 100;
@@ -38,17 +44,19 @@ const COLOURS: [&str; 8] =
 type Bins = Vec<Option<usize>>;
 
 impl Trace {
-    /// Returns the timeline of all workers as SVG: their dominant task in each part of the time.
-    pub fn timeline(&self) -> String {
-        self.timeline_of(SEGMENTS_MAX)
+    /// Returns the timeline of all workers as SVG: their dominant task in each part of the time, and marks at the runs of
+    /// critical calls.
+    pub(crate) fn timeline(&self, critical: &BTreeSet<u64>) -> String {
+        self.timeline_of(SEGMENTS_MAX, critical)
     }
 
     /// Returns the timeline in a size that can be published.
-    pub fn timeline_picture(&self) -> Picture {
-        Picture::svg("timeline.svg", "the timeline of the workers", self.timeline_of(PUBLISHED_SEGMENTS_MAX))
+    pub(crate) fn timeline_picture(&self, critical: &BTreeSet<u64>) -> Picture {
+        let content = self.timeline_of(PUBLISHED_SEGMENTS_MAX, critical);
+        Picture::svg("timeline.svg", "the timeline of the workers", content)
     }
 
-    fn timeline_of(&self, segments_max: usize) -> String {
+    fn timeline_of(&self, segments_max: usize, critical: &BTreeSet<u64>) -> String {
         let colours = self.colours();
         let mut rows = BTreeMap::<(u16, u16), Vec<&Span>>::new();
         for span in &self.spans {
@@ -69,6 +77,7 @@ impl Trace {
              viewBox=\"0 0 {width} {height}\" font-family=\"sans-serif\" font-size=\"12\">\n\
              <rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n"
         );
+        let mut marks = Vec::new();
         for (row, ((node, worker), spans)) in rows.iter().take(ROWS_MAX).enumerate() {
             let y = MARGIN + row * ROW_HEIGHT;
             let name = self.nodes.get(usize::from(*node)).map_or("a node", String::as_str);
@@ -81,11 +90,16 @@ impl Trace {
             );
             let bins = dominant(spans, &colours, start_us, end_us, bins);
             draw_row(&mut text, &bins, y);
+            for span in spans.iter().filter(|span| critical.contains(&span.call)) {
+                marks.push((span.run_us, span.end_us, y));
+            }
         }
+        draw_critical(&mut text, marks, start_us, end_us);
         self.draw_instants(&mut text, start_us, end_us, plot_height);
         let y = MARGIN + plot_height + 16;
         draw_axis(&mut text, end_us - start_us, y);
-        let caption = self.caption(omitted_rows);
+        let is_marked = !critical.is_empty();
+        let caption = self.caption(omitted_rows, is_marked);
         let _ = writeln!(text, "<text x=\"{MARGIN}\" y=\"{}\">{caption}</text>", y + 20);
         draw_legend(&mut text, &legend, width, y + 30);
         text + "</svg>\n"
@@ -118,13 +132,16 @@ impl Trace {
         legend.into_iter().collect()
     }
 
-    fn caption(&self, omitted_rows: usize) -> String {
+    fn caption(&self, omitted_rows: usize, is_marked: bool) -> String {
         let mut caption = format!("{} runs", count(self.spans.len() as u64));
         if self.omitted > 0 {
             let _ = write!(caption, "; {} others are not shown", count(self.omitted));
         }
         if omitted_rows > 0 {
             let _ = write!(caption, "; {omitted_rows} further workers are not shown");
+        }
+        if is_marked {
+            caption += "; runs of the critical path are underlined";
         }
         caption
     }
@@ -193,6 +210,23 @@ fn draw_row(text: &mut String, bins: &Bins, y: usize) {
     }
 }
 
+/// Underlines the longest runs of the critical path, each with its run time, its end and the upper edge of its row.
+fn draw_critical(text: &mut String, mut marks: Vec<(u64, u64, usize)>, start_us: u64, end_us: u64) {
+    if marks.is_empty() {
+        return;
+    }
+    marks.sort_unstable_by(|a, b| b.cmp(a));
+    marks.truncate(MARKS_MAX);
+    let scale = PLOT_WIDTH as f64 / (end_us - start_us) as f64;
+    let _ = write!(text, "<g><title>critical path</title><path fill=\"none\" {} d=\"", critical_stroke());
+    for (run_us, ended_us, y) in marks {
+        let begun_us = ended_us.saturating_sub(run_us).saturating_sub(start_us);
+        let x = (NAMES_WIDTH + MARGIN) as f64 + begun_us as f64 * scale;
+        let _ = write!(text, "M{x:.1},{}h{:.1}", y + ROW_HEIGHT - 1, (run_us as f64 * scale).max(1.0));
+    }
+    *text += "\"/></g>\n";
+}
+
 /// Draws the times below the rows.
 fn draw_axis(text: &mut String, us: u64, y: usize) {
     const PARTS: usize = 4;
@@ -233,6 +267,8 @@ fn short(name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use taskwork::display::JobDisplay;
 
     use super::{COLOURS, ROWS_MAX};
@@ -251,7 +287,7 @@ mod tests {
     fn timeline_has_row_per_worker_with_its_dominant_tasks() {
         let mut trace = trace(vec![span(0, 0, 500, 500), span(1, 0, 1_000, 500), span(1, 1, 1_000, 250)]);
         trace.instants.push(Instant { at_us: 500, node: 0, what: "lost".to_owned() });
-        let svg = trace.timeline();
+        let svg = trace.timeline(&BTreeSet::new());
         assert!(svg.contains(">n-1 · 0</text>") && svg.contains(">n-1 · 1</text>"), "{svg}");
         // `sort` has more run time, so it has the first colour.
         let (first, second) = (COLOURS[0], COLOURS[1]);
@@ -267,9 +303,13 @@ mod tests {
         let spans =
             (0..50_000_u64).map(|at| span((at % 2) as u16, (at % 90) as u16, at * 7 + 5, 5 + at % 11));
         let trace = trace(spans.collect());
-        let picture = trace.timeline_picture();
+        let picture = trace.timeline_picture(&BTreeSet::new());
         assert!(picture.content.len() < 40_000, "{}", picture.content.len());
-        assert!(trace.timeline().len() < 400_000, "{}", trace.timeline().len());
+        assert!(
+            trace.timeline(&BTreeSet::new()).len() < 400_000,
+            "{}",
+            trace.timeline(&BTreeSet::new()).len()
+        );
         assert!(picture.content.contains(&format!("{} further workers", 90 - ROWS_MAX)));
         let display = JobDisplay::new().picture(picture);
         assert_eq!(JobDisplay::read(&serde_json::to_value(&display).unwrap()), Some(display));
@@ -277,6 +317,6 @@ mod tests {
 
     #[test]
     fn timeline_without_runs_is_a_picture() {
-        assert!(Trace::default().timeline().contains("0 runs"));
+        assert!(Trace::default().timeline(&BTreeSet::new()).contains("0 runs"));
     }
 }
