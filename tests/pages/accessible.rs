@@ -20,7 +20,7 @@ const LOOK_MAX: Duration = Duration::from_secs(60);
 const MORE: &str = "{ 'target-size': { enabled: true }, 'label-content-name-mismatch': { enabled: true } }";
 
 /// Returns the script; if there is none, prints a warning and returns `None`.
-fn script() -> Option<String> {
+pub(crate) fn script() -> Option<String> {
     let read = env::var_os("TASKWORK_AXE").map(fs::read_to_string);
     if let Some(Ok(script)) = read {
         return Some(script);
@@ -56,7 +56,7 @@ async fn look(browser: &Browser, axe: &str) -> Vec<(String, String)> {
 }
 
 /// Checks a page in both themes, and returns the serious violations.
-async fn look_at(browser: &Browser, axe: &str, name: &str) -> Vec<String> {
+pub(crate) async fn look_at(browser: &Browser, axe: &str, name: &str) -> Vec<String> {
     let mut found = Vec::new();
     for theme in ["light", "dark"] {
         choose_theme(browser, theme).await;
@@ -91,7 +91,7 @@ async fn pages_have_no_serious_accessibility_violation() {
         said.out.trim().to_owned()
     };
     let running = submit(&[]);
-    submit(&["--name", "waits"]);
+    submit(&["--name", "waits", "--after", &running]);
     let mut dashboard = cluster.begin("taskwork", &["dashboard", "--listen", "127.0.0.1:0"]).unwrap();
     let url = url(&mut dashboard);
     let browser = Browser::start(1400, 1000).await;

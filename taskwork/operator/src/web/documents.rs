@@ -3,10 +3,16 @@
 //! A request costs the job's nodes work and is written to `ZooKeeper`, so only documents that the job offers are
 //! requested, and few at a time.
 
-use std::{pin::Pin, sync::Arc, time::Duration};
+use std::{
+    collections::VecDeque,
+    pin::Pin,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
 
 use axum::{
     Router,
+    body::Bytes,
     extract::{Path, RawQuery, State},
     http::StatusCode,
     response::Response,
@@ -28,6 +34,10 @@ const DOCUMENT_TIMEOUT: Duration = Duration::from_secs(15);
 const PATIENCE: Duration = Duration::from_secs(15);
 /// The maximum number of documents requested at the same time.
 const REQUESTS_MAX: usize = 2;
+/// The time for which a document without an argument is kept: pages request some again and again.
+const KEPT_FOR: Duration = Duration::from_secs(5);
+/// The maximum number of kept documents of up to 500 KiB.
+const KEPT_MAX: usize = 8;
 
 /// A document that is being made.
 pub(super) type Making<'a> = Pin<Box<dyn Future<Output = Result<Document, Failed>> + Send + 'a>>;
@@ -54,12 +64,43 @@ struct Desk {
     library: Arc<dyn Library>,
     board: Arc<Board>,
     free: Semaphore,
+    kept: Mutex<Kept>,
+}
+
+/// The last documents without an argument: their job, name, time and JSON.
+#[derive(Default)]
+struct Kept(VecDeque<(String, String, Instant, Bytes)>);
+
+impl Kept {
+    fn get(&mut self, now: Instant, id: &str, name: &str) -> Option<Bytes> {
+        self.0.retain(|(.., at, _)| now.saturating_duration_since(*at) < KEPT_FOR);
+        let kept = self.0.iter().find(|(its, of, ..)| (&**its, &**of) == (id, name));
+        kept.map(|(.., text)| text.clone())
+    }
+
+    fn put(&mut self, now: Instant, id: &str, name: &str, text: Bytes) {
+        self.0.push_back((id.to_owned(), name.to_owned(), now, text));
+        if self.0.len() > KEPT_MAX {
+            self.0.pop_front();
+        }
+    }
+}
+
+impl Desk {
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// Returns the route; none without a library, as for a record.
 pub(super) fn routes(library: Option<Arc<dyn Library>>, board: &Arc<Board>) -> Router {
     let Some(library) = library else { return Router::new() };
-    let desk = Desk { library, board: Arc::clone(board), free: Semaphore::new(REQUESTS_MAX) };
+    let desk = Desk {
+        library,
+        board: Arc::clone(board),
+        free: Semaphore::new(REQUESTS_MAX),
+        kept: Mutex::default(),
+    };
     Router::new().route("/api/job/{id}/document/{name}", get(document)).with_state(Arc::new(desk))
 }
 
@@ -72,6 +113,11 @@ async fn document(
     let mut parameters = form_urlencoded::parse(query.as_bytes());
     let about = parameters.find_map(|(name, value)| (name == "about").then(|| value.into_owned()));
     let missing = |what: &str| Refusal(StatusCode::NOT_FOUND, what.to_owned());
+    if about.is_none()
+        && let Some(text) = desk.kept().get(Instant::now(), &id, &name)
+    {
+        return Ok(json(text));
+    }
     // First, so that requests over the limit do not use the board.
     let Ok(_free) = desk.free.try_acquire() else {
         let why = "other documents are being made: try again in some seconds".to_owned();
@@ -82,8 +128,31 @@ async fn document(
     if !job.display.iter().any(|display| display.documents.iter().any(is_it)) {
         return Err(missing("the job offers no such document, or it is over"));
     }
-    let id = job_id(&id).map_err(|_| missing("there is no such job"))?;
-    let made = desk.library.document(&id, &name, about.as_deref()).await;
+    let job = job_id(&id).map_err(|_| missing("there is no such job"))?;
+    let made = desk.library.document(&job, &name, about.as_deref()).await;
     let made = made.map_err(|Failed { status, why }| Refusal(status, why))?;
-    Ok(json(json!({ "format": made.format, "content": made.into_text() }).to_string()))
+    let text = Bytes::from(json!({ "format": made.format, "content": made.into_text() }).to_string());
+    if about.is_none() {
+        desk.kept().put(Instant::now(), &id, &name, text.clone());
+    }
+    Ok(json(text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn documents_are_kept_for_a_while_up_to_limit() {
+        let (mut kept, begun) = (Kept::default(), Instant::now());
+        kept.put(begun, "j-1", "graph.svg", Bytes::from("a"));
+        let just_before = begun + KEPT_FOR - Duration::from_millis(1);
+        assert_eq!(kept.get(just_before, "j-1", "graph.svg").as_deref(), Some(&b"a"[..]));
+        assert_eq!(kept.get(just_before, "j-2", "graph.svg"), None);
+        assert_eq!(kept.get(begun + KEPT_FOR, "j-1", "graph.svg"), None);
+        for number in 0..2 * KEPT_MAX {
+            kept.put(begun, &format!("j-{number}"), "graph.svg", Bytes::new());
+        }
+        assert_eq!(kept.0.len(), KEPT_MAX);
+    }
 }

@@ -5,7 +5,7 @@ import { column, withGaps } from "./workers.js";
 import { actionsOfJob } from "./actions.js";
 import { costOfJob } from "./costs.js";
 import { data, now } from "./data.js";
-import { documentsOf } from "./documents.js";
+import { documentsOf, liveDocuments } from "./documents.js";
 import { choice, choose, h } from "./dom.js";
 import { busy, gapOf, giftsOf, job, jobName, rateNow, rates, release, spent, times } from "./model.js";
 import { drawing, events, figures, grid, happened, head, latencies, link, muted, nothing, numbers, panel, rare, WHY, why, words } from "./parts.js";
@@ -223,6 +223,7 @@ function displayed(id, { display, stage }) {
     values.length > 0 && panel("Status", figures(values.map(({ label, unit, value }) => [label, formatted(value, unit)]))),
     tables.map((table) => panel(table.label, ownTable(id, table), table.omitted > 0 && nothing(`Not shown: ${count(table.omitted, "further row")}.`))),
     pictures.filter(({ format }) => format === "svg").map(({ label, content }) => panel(label, drawing(label, content))),
+    liveDocuments(id, documents, stage),
     documentsOf(id, documents, stage),
   ];
 }
@@ -238,6 +239,6 @@ function ownTable(id, { name: table, label: title, columns, rows }) {
     return isRare ? rare(column) : column;
   });
   const search = ({ cells }) => Object.values(cells).filter((cell) => typeof cell === "string").join(" ");
-  // The reader's choices belong to the columns.
-  return grid({ id: `${id} ${table} ${columns.map(({ name }) => name)}`, label: `${title}: table`, columns: own, rows: rows.map((cells, key) => ({ cells, key })), search });
+  // First in the framework's order, such as that of the steps of a path. The reader's choices belong to the columns.
+  return grid({ id: `${id} ${table} ${columns.map(({ name }) => name)}`, label: `${title}: table`, columns: own, rows: rows.map((cells, key) => ({ cells, key })), search, sorted: [null, 1] });
 }

@@ -70,15 +70,15 @@ const HEIGHT_MAX = 0.75;
 const HEIGHT_EM_MIN = 24;
 
 // A table, sortable by columns { name, cell(row), sort(row), cls }, and filtered by the text of `search(row)`.
-// Rows have a `key`; of long tables only the visible rows are rendered.
+// `sorted` is [name, direction], or [null, 1] for the order of the keys. Rows have a `key`; of long tables only the visible rows are rendered.
 export function grid({ id, label, columns: all, rows, search, sorted = [all[0].name, 1], empty = "There is none." }) {
   const columns = all.filter(({ sort, isRare }) => !isRare || rows.some((row) => sort(row)));
   const [chosenName, way] = choice(`sort:${id}`, sorted);
-  const by = Math.max(0, columns.findIndex(({ name }) => name === chosenName));
+  const by = chosenName === null ? -1 : Math.max(0, columns.findIndex(({ name }) => name === chosenName));
   const typed = choice(`search:${id}`, "");
   const asked = typed.toLowerCase();
   const found = asked ? rows.filter((row) => search(row).toLowerCase().includes(asked)) : rows;
-  const valued = found.map((row) => [columns[by].sort(row), row]);
+  const valued = found.map((row) => [by < 0 ? row.key : columns[by].sort(row), row]);
   // Unknown values come last in both directions.
   valued.sort(([x, a], [y, b]) => (x === null || y === null ? (x === null) - (y === null) : (x < y ? -1 : x > y ? 1 : a.key < b.key ? -1 : 1) * way));
   const size = Math.round(em() * 2.4);
