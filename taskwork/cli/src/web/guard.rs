@@ -20,12 +20,17 @@ pub const ACTIONS: &str = "/api/operator";
 const POLICY: &str = "default-src 'self'; style-src 'self'; img-src 'self' data:; object-src 'none'; \
                       form-action 'self'; frame-ancestors 'none'; base-uri 'none'";
 
+/// The time for which browsers use only TLS, in seconds: a year.
+const STRICT: &str = "max-age=31536000";
+
 /// The accepted host names. Other names are refused, since a foreign page with a name that temporarily resolves to this
 /// machine could read everything ("DNS rebinding").
 #[derive(Debug, Clone)]
 pub struct Names {
     listens: Option<IpAddr>,
     others: Vec<String>,
+    /// Whether requests come over TLS.
+    is_tls: bool,
     /// Returns whether a path accepts a method other than GET and HEAD.
     accepts: fn(&Method, &str) -> bool,
 }
@@ -39,13 +44,13 @@ fn is_action(method: &Method, path: &str) -> bool {
 impl Names {
     /// Returns the names of a server that only this machine can reach.
     pub fn of_this_machine() -> Self {
-        Self { listens: None, others: Vec::new(), accepts: is_action }
+        Self { listens: None, others: Vec::new(), is_tls: false, accepts: is_action }
     }
 
     /// Returns the names of a server with a listening address and further names.
     pub fn of(listens: IpAddr, others: &[String]) -> Self {
         let others = others.iter().map(|name| name.to_ascii_lowercase()).collect();
-        Self { listens: Some(listens), others, accepts: is_action }
+        Self { listens: Some(listens), others, is_tls: false, accepts: is_action }
     }
 
     /// Sets the paths that accept methods other than GET and HEAD. They authenticate their requests, or are not for
@@ -53,6 +58,19 @@ impl Names {
     #[must_use]
     pub fn accepting(self, accepts: fn(&Method, &str) -> bool) -> Self {
         Self { accepts, ..self }
+    }
+
+    /// Sets whether requests come over TLS. If so, browsers that have used one of the further names never use it without TLS
+    /// again: the header is not sent to other names, such as `localhost`, which other servers share.
+    #[must_use]
+    pub fn over_tls(self, is_tls: bool) -> Self {
+        Self { is_tls, ..self }
+    }
+
+    /// Returns whether browsers may be told to use TLS always for the host of a request.
+    fn are_strict(&self, headers: &HeaderMap) -> bool {
+        let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
+        self.is_tls && host.is_some_and(|host| self.were_given(host))
     }
 
     /// Returns whether a host, with or without a port, is accepted.
@@ -132,6 +150,7 @@ impl IntoResponse for Refusal {
 
 /// Middleware that checks requests, and adds headers for browsers to the answers.
 pub async fn guard(State(names): State<Arc<Names>>, request: Request, next: Next) -> Response {
+    let is_strict = names.are_strict(request.headers());
     let mut response = match check(&names, &request) {
         Ok(()) => next.run(request).await,
         Err(refusal) => refusal.into_response(),
@@ -150,6 +169,9 @@ pub async fn guard(State(names): State<Arc<Names>>, request: Request, next: Next
         (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
     ] {
         headers.insert(name, HeaderValue::from_static(value));
+    }
+    if is_strict {
+        headers.insert(header::STRICT_TRANSPORT_SECURITY, HeaderValue::from_static(STRICT));
     }
     headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
     response
@@ -256,6 +278,20 @@ mod tests {
         assert_eq!(check(Version::HTTP_11, "/livez"), Err(400));
         assert_eq!(check(Version::HTTP_10, "/metrics"), Err(400));
         assert_eq!(check(Version::HTTP_10, "http://evil.example/livez"), Err(400));
+    }
+
+    #[test]
+    fn only_given_names_over_tls_are_strict() {
+        let is_strict = |is_tls: bool, host: &'static str| {
+            let names = Names::of([0, 0, 0, 0].into(), &["board.example".to_owned()]).over_tls(is_tls);
+            let headers = [(header::HOST, HeaderValue::from_static(host))].into_iter().collect();
+            names.are_strict(&headers)
+        };
+        assert!(is_strict(true, "board.example:8787"));
+        assert!(!is_strict(false, "board.example:8787"));
+        for host in ["localhost:8787", "127.0.0.1", "evil.example"] {
+            assert!(!is_strict(true, host), "{host}");
+        }
     }
 
     #[test]
