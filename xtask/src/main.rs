@@ -23,6 +23,8 @@ mod scripts;
 mod sim;
 mod step;
 mod test;
+#[cfg(test)]
+mod units;
 mod workspace;
 
 use std::process::ExitCode;

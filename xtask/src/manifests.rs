@@ -5,7 +5,6 @@ use std::{
     fs,
     io::{self, Write as _},
     path::PathBuf,
-    process::Command,
 };
 
 use anyhow::Result;
@@ -14,7 +13,7 @@ use serde_json::Value;
 use crate::{kubernetes::Tools, workspace};
 
 /// The longest that a process takes to end after its drain deadline, in seconds.
-const FAREWELL_S: u64 = 9;
+pub(crate) const FAREWELL_S: u64 = 9;
 
 fn folder() -> PathBuf {
     workspace::root().join("deploy/kubernetes")
@@ -208,7 +207,11 @@ fn wrong_with_zookeeper(all: &[Value]) -> Vec<String> {
     must(service["spec"]["publishNotReadyAddresses"] == true, "servers do not find each other at the start");
     must(service["spec"]["selector"]["app.kubernetes.io/name"] == "zookeeper", "the service is for others");
     let container = &pod["spec"]["containers"][0];
-    must(container["readinessProbe"].is_object(), "a server is ready before it is");
+    let ready = texts(&container["readinessProbe"]["exec"]["command"]).join(" ");
+    must(ready.contains("srvr") && ready.contains("Mode:"), "a server is ready before it is");
+    must(!ready.contains("zkServer.sh"), "each probe of a server starts a Java machine");
+    let is_read_only = container["securityContext"]["readOnlyRootFilesystem"] == true;
+    must(is_read_only, "a server may change its own program");
     must(container["livenessProbe"]["exec"].is_null(), "a server without its peers is ended");
     must(selects(&servers["spec"]["selector"], pod), "the servers are others");
     wrong
@@ -219,6 +222,29 @@ fn manifests_are_consistent_with_each_other() {
     let all = plain(&["base", "zookeeper"]);
     assert_eq!(wrong_with_nodes(&all), Vec::<String>::new());
     assert_eq!(wrong_with_zookeeper(&all), Vec::<String>::new());
+}
+
+/// Returns the images of all containers.
+fn images(all: &[Value]) -> Vec<&str> {
+    let pods = all.iter().map(|one| &one["spec"]["template"]["spec"]["containers"]);
+    pods.flat_map(each).filter_map(|container| container["image"].as_str()).collect()
+}
+
+fn is_pinned(image: &str) -> bool {
+    let tag = image.rsplit_once(':').map_or("", |(_, tag)| tag);
+    tag.split('.').count() == 3 && tag.split('.').all(|part| part.parse::<u32>().is_ok())
+}
+
+#[test]
+fn images_have_fixed_versions() {
+    let mut all = plain(&["base", "zookeeper", "dashboard", "components/scale"]);
+    all.extend(parsed(&fs::read_to_string(folder().join("submit.yaml")).unwrap()));
+    let images = images(&all);
+    assert_eq!(images.len(), 5, "{images:?}");
+    for image in images {
+        assert!(is_pinned(image), "{image}");
+    }
+    assert!(!["zookeeper:3.9", "taskwork:latest", "taskwork"].into_iter().any(is_pinned));
 }
 
 #[test]
@@ -423,57 +449,4 @@ fn inconsistencies_are_detected() {
     let servers = all.iter_mut().find(|one| one["kind"] == "StatefulSet").unwrap();
     servers["spec"]["replicas"] = 5.into();
     assert_eq!(wrong_with_zookeeper(&all).len(), 2);
-}
-
-/// Runs the batch script with a program that prints its arguments and its process id.
-fn batch(environment: &[(&str, &str)]) -> (bool, String) {
-    let bin = tempfile::tempdir().unwrap();
-    let program = bin.path().join("program");
-    crate::scripts::write(&program, "echo \"$PPID $*\"");
-    let script = workspace::root().join("deploy/slurm/nodes.sbatch");
-    let mut command = Command::new("bash");
-    command.arg(script).args(["--label", "site=a b"]).env("TASKWORK_PROGRAM", &program);
-    for name in ["TASKWORK_ZK", "SLURM_JOB_END_TIME", "SLURMD_NODENAME", "SLURM_CPUS_PER_TASK"] {
-        command.env_remove(name);
-    }
-    let output = command.envs(environment.iter().copied()).output().unwrap();
-    (
-        output.status.success(),
-        String::from_utf8(output.stdout).unwrap() + &String::from_utf8(output.stderr).unwrap(),
-    )
-}
-
-#[test]
-fn batch_script_becomes_node_with_slurm_notice() {
-    let here = std::process::id().to_string();
-    let zk = ("TASKWORK_ZK", "zk:2181");
-    let (ok, said) =
-        batch(&[zk, ("SLURMD_NODENAME", "cn7"), ("SLURM_CPUS_PER_TASK", "16"), ("SLURM_JOB_END_TIME", "1")]);
-    assert!(ok, "{said}");
-    // The parent of the program is this process: there is no shell in between that keeps signals.
-    assert!(said.starts_with(&format!("{here} node ")), "{said}");
-    for part in ["--advertise cn7 ", "--workers 16 ", "--notice slurm", "--label site=a b"] {
-        assert!(said.contains(part), "no {part:?} in {said}");
-    }
-    let (ok, said) = batch(&[zk, ("SLURMD_NODENAME", "cn7")]);
-    assert!(ok && !said.contains("--notice") && said.contains("--workers 1 "), "{said}");
-    let (ok, said) = batch(&[]);
-    assert!(!ok && said.contains("TASKWORK_ZK"), "{said}");
-}
-
-#[test]
-fn unit_waits_for_drain() {
-    let unit = workspace::root().join("deploy/systemd/taskwork-node@.service");
-    let unit = fs::read_to_string(unit).unwrap();
-    let after = |text: &str| {
-        let rest = unit.split_once(text).map(|(_, rest)| rest).unwrap_or_default();
-        rest.split_whitespace().next().and_then(|word| word.parse::<u64>().ok())
-    };
-    let (deadline, timeout) = (after("--drain-deadline ").unwrap(), after("TimeoutStopSec=").unwrap());
-    assert!(timeout >= deadline + FAREWELL_S, "{timeout} s for a drain of {deadline} s");
-    // The exit codes for wrong usage, and for the end of the time to leave.
-    assert!(
-        unit.contains("\nRestartPreventExitStatus=2 4\n"),
-        "a node is started again on a machine that goes"
-    );
 }
