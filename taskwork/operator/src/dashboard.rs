@@ -12,7 +12,8 @@ use std::{
 };
 
 use taskwork::{
-    client::{ClientError, Observer},
+    Client,
+    client::ClientError,
     view::{Event, Recorder, replay},
 };
 use taskwork_cli::{
@@ -20,7 +21,7 @@ use taskwork_cli::{
     command::{print, tell},
 };
 
-use crate::web::{Board, Offer, Site};
+use crate::web::{Board, Offer, Site, controller};
 
 /// The maximum size of a record, in bytes.
 const RECORD_BYTES_MAX: u64 = 1 << 30;
@@ -74,13 +75,14 @@ fn announce(site: &Site) {
 
 /// Serves a live cluster until a request is refused. `missing` is the reason why there is no cluster yet.
 pub(super) async fn observe(
-    observer: Observer,
+    client: Client,
     site: Site,
     arguments: &Arguments,
     cluster: &str,
     missing: Option<ClientError>,
 ) -> Result<Infallible, Failure> {
     announce(&site);
+    let observer = client.observer();
     let mut record = arguments.record.as_deref().map(begin_record).transpose()?;
     let board = Arc::new(Board::live(format!("/taskwork/{cluster}")));
     if let Some(missing) = &missing {
@@ -101,6 +103,7 @@ pub(super) async fn observe(
     };
     tokio::select! {
         never = serving => match never {},
+        never = controller::watch(client, &board) => match never {},
         refused = observer.follow(&mut take) => Err(refused.into()),
     }
 }

@@ -50,11 +50,11 @@ pub(crate) struct Said {
     pub(super) goals: Goals,
     pub(crate) currency: Option<String>,
     /// The number of machines by standing.
-    pub(super) machines: BTreeMap<String, u32>,
-    pub(super) wanted: u32,
+    pub(crate) machines: BTreeMap<String, u32>,
+    pub(crate) wanted: u32,
     pub(super) reason: String,
     pub(crate) table: Vec<Candidate>,
-    pub(super) spent: Option<f64>,
+    pub(crate) spent: Option<f64>,
     pub(super) spent_since_ms: Option<u64>,
     /// Offers that are suspended at present, with the reasons.
     pub(super) troubles: BTreeMap<String, String>,

@@ -11,10 +11,10 @@
 //! The decisions are made by `taskwork-scale`, which depends neither on a cluster nor on a clock.
 
 pub(super) mod demand;
-pub(super) mod explain;
+pub(crate) mod explain;
 #[cfg(test)]
 pub(super) mod fixtures;
-pub(super) mod memory;
+pub(crate) mod memory;
 pub(super) mod observed;
 pub(super) mod rounds;
 pub(super) mod last_view;

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use taskwork::view::{Content, Delta, Event, Frozen, JobAbout, Snapshot, View};
 use tokio::sync::mpsc;
 
-use super::{detail, server::Deadline, topics::Topics};
+use super::{controller::Controller, detail, server::Deadline, topics::Topics};
 
 /// The maximum number of unread messages of a follower; about one is sent per second.
 const WAITING_MAX: usize = 16;
@@ -66,6 +66,8 @@ struct Shown {
     silent_since_ms: Option<u64>,
     /// The reason for waiting, until there is a cluster.
     waits: Option<String>,
+    /// The controller of machines, if it is known.
+    controller: Option<Controller>,
     followers: Vec<Follower>,
     /// The serialized view, and its tick.
     text: Option<(u64, Bytes)>,
@@ -99,6 +101,15 @@ impl Board {
 
     fn shown(&self) -> MutexGuard<'_, Shown> {
         self.shown.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sets the last report of the controller of machines; `None` if it is unknown, or there never was one.
+    pub(super) fn set_controller(&self, controller: Option<Controller>) {
+        self.shown().controller = controller;
+    }
+
+    pub(super) fn controller(&self) -> Option<Controller> {
+        self.shown().controller.clone()
     }
 
     /// Applies an event, and notifies the followers.

@@ -88,7 +88,8 @@ impl Offer {
         } else {
             None
         };
-        let (names, tls) = (Names::of(listen.ip(), &tls.host_name), tls.acceptor()?);
+        let names = Names::of(listen.ip(), &tls.host_name).over_tls(tls.has_certificate());
+        let tls = tls.acceptor()?;
         let listener = server::listen("--listen", *listen)?;
         Ok(Site { listener, tls, token, names, operators, actor: None, library: None })
     }
@@ -138,8 +139,9 @@ impl Site {
 }
 
 fn router(board: Arc<Board>, door: Option<Door>, others: Router, names: Arc<Names>) -> Router {
-    let (its, ready) = (Arc::clone(&board), Arc::clone(&board));
-    let pages = pages_of_cluster(move || its.snapshot(), move || ready.ready());
+    let [its, of_controller, ready] = [(); 3].map(|()| Arc::clone(&board));
+    let controller = move || of_controller.controller();
+    let pages = pages_of_cluster(move || its.snapshot(), controller, move || ready.ready());
     let served = Served { board, streams: Arc::new(Semaphore::new(STREAMS_MAX)) };
     let router = Router::new()
         .route("/", get(assets::index))

@@ -21,6 +21,7 @@ mod actions;
 mod assets;
 mod board;
 mod compress;
+pub(crate) mod controller;
 mod costs;
 mod dashboard;
 pub(crate) mod detail;
@@ -35,6 +36,7 @@ mod tests;
 use taskwork::view::Snapshot;
 use taskwork_cli::web::{Pages, guard, server};
 
+use self::controller::Controller;
 pub(crate) use self::{
     board::Board,
     dashboard::{Offer, Site},
@@ -44,7 +46,13 @@ pub(crate) use self::{
 /// Returns the endpoints for metrics, liveness and readiness.
 fn pages_of_cluster(
     snapshot: impl Fn() -> Snapshot + Send + Sync + 'static,
+    controller: impl Fn() -> Option<Controller> + Send + Sync + 'static,
     ready: impl Fn() -> Result<(), String> + Send + Sync + 'static,
 ) -> Pages {
-    Pages::new(move || families::of_cluster(&snapshot()), ready)
+    let families = move || {
+        let mut families = families::of_cluster(&snapshot());
+        families.extend(controller::families(controller().as_ref()));
+        families
+    };
+    Pages::new(families, ready)
 }

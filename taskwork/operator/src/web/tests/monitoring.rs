@@ -18,7 +18,7 @@ use taskwork_cli::web::{
 };
 
 use super::{JOB, Server, cluster};
-use crate::web::families::of_cluster;
+use crate::web::{controller, families::of_cluster};
 
 /// The labels added by the configuration of Prometheus; that of the cluster is in `prometheus.yml`.
 const OF_TARGETS: [&str; 3] = ["cluster", "instance", "job"];
@@ -48,7 +48,10 @@ fn node() -> Health {
 /// Returns the names of the dashboard's samples, with their labels.
 fn served() -> BTreeMap<String, BTreeSet<&'static str>> {
     let mut served = BTreeMap::new();
-    for Family { name, kind, samples, .. } in of_cluster(&cluster().snapshot()) {
+    let of_controller = controller::families(Some(&controller::tests::controller()));
+    for Family { name, kind, samples, .. } in
+        of_cluster(&cluster().snapshot()).into_iter().chain(of_controller)
+    {
         let mut labels: BTreeSet<&str> =
             samples.iter().flat_map(|(labels, _)| labels).map(|(label, _)| *label).collect();
         if samples.is_empty() && name.starts_with("job_") {

@@ -288,7 +288,7 @@ async fn node_serves_only_its_own_pages() {
     assert_eq!((get("/livez", "localhost").await, get("/readyz", "localhost").await), (200, 503));
     assert_eq!((get("/", "localhost").await, get("/api/view", "localhost").await), (404, 404));
     assert_eq!((get("/metrics", "localhost").await, get("/metrics", "evil.example").await), (200, 421));
-    let _ = pages_of_cluster(Snapshot::default, || Ok(()));
+    let _ = pages_of_cluster(Snapshot::default, || None, || Ok(()));
 }
 
 #[tokio::test]
