@@ -365,8 +365,8 @@ fn timeline_measures_join_leave_and_replacement() {
         recoveries.push(now_ms() - killed);
         let newcomer = stage.cluster.name_of(newcomer).unwrap();
         let (job, _cluster) = stage.finish_exactly();
-        joins.push(at_ms(&job, "first task", &newcomer).unwrap() - started);
-        for what in ["joined", "takes part", "told to leave", "left"] {
+        joins.push(at_ms(&job, "first_task", &newcomer).unwrap() - started);
+        for what in ["joined", "takes_part", "told_to_leave", "left"] {
             assert!(at_ms(&job, what, &newcomer).is_some(), "{what}: {}", job["timeline"]);
         }
         for what in ["submitted", "leads", "improved", "lost", "closed", "done"] {

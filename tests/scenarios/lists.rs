@@ -41,7 +41,7 @@ fn events_are_listed_and_watched() {
     let watching = cluster.begin("taskwork", &["events", "--watch", "--json"]).unwrap();
     for event in ["job_submitted", "job_over"] {
         let found = wait_for(&cluster, &watching, |one| one["event"] == event);
-        assert_eq!((&found["job"], &found["schema"]), (&Value::from(first.as_str()), &1.into()), "{found}");
+        assert_eq!((&found["job"], &found["schema"]), (&Value::from(first.as_str()), &2.into()), "{found}");
     }
     let name = cluster.name_of(0).unwrap();
     let joined = wait_for(&cluster, &watching, |one| one["event"] == "joined");

@@ -16,6 +16,7 @@ mod doctor;
 mod elastic;
 mod flow;
 mod instances;
+mod json;
 mod kinds;
 mod labels;
 mod large_data;

@@ -16,6 +16,8 @@ use taskwork_tests::{
 };
 use zk_server::Setup;
 
+use crate::json::Schema;
+
 /// The depth of the counted tree: every process gets a part of it before the gate is open.
 const DEPTH: &str = "20";
 const DEPTH_NUMBER: u32 = 20;
@@ -164,6 +166,7 @@ fn killed_controllers_scale_job_from_2_to_12_to_4_processes() {
     gate.open().unwrap();
     println!("2 to 12 processes in {:.1} s, 12 to 4 in {:.1} s", up.as_secs_f64(), down.as_secs_f64());
     let explained = stage.cluster.json("taskwork", &["scale", "--explain"]).unwrap();
+    Schema::shipped(&stage.cluster).check("scaling", &explained);
     assert_eq!((&explained["wanted"], &explained["goals"]["max"]), (&4.into(), &4.into()), "{explained}");
     let said = job.end_within(PATIENCE).unwrap();
     assert_eq!(said.code, 0, "{said:?}\n{}", stage.machines.logs());

@@ -134,7 +134,7 @@ fn panicking_task_is_set_aside_without_process_loss() {
     let job = stage.job();
     let panicked = events(&job, "panicked") as u64;
     assert!((CRASHES..=LOSSES_MAX).contains(&panicked), "{panicked}: {job}");
-    assert_eq!(events(&job, "set aside"), 1, "{job}");
+    assert_eq!(events(&job, "set_aside"), 1, "{job}");
     stage.retry();
 }
 

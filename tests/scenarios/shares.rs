@@ -141,7 +141,7 @@ fn raised_priority_of_a_started_job_gives_it_the_workers() {
     assert_done(&cluster, &urgent, 13);
     let done = job(&cluster, &urgent);
     let timeline = done["timeline"].as_array().unwrap();
-    let is_change = |event: &&Value| event["kind"] == "share changed";
+    let is_change = |event: &&Value| event["kind"] == "share_changed";
     let changes: Vec<_> = timeline.iter().filter(is_change).map(|event| &event["detail"]).collect();
     assert_eq!(changes, ["weight 1, priority 5"], "{done}");
     let late = cluster.run("taskwork", &["set", &urgent, "--weight", "2"]).unwrap();

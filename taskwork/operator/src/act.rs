@@ -24,10 +24,10 @@ use super::{connection::Connection, selection::Selection, top::text::things};
 /// code is 1.
 pub(super) async fn result(connection: &Connection, id: &JobId) -> Result<ExitCode, Failure> {
     let shown = connection.client.shown_result(id).await?;
-    let pretty = serde_json::to_string_pretty(&shown).unwrap_or_default();
+    let pretty = || serde_json::to_string_pretty(&shown).unwrap_or_default();
     let is_incomplete = shown.get("set_aside").is_some();
     let stopped = shown["stopped"].as_str().map(str::to_owned);
-    connection.say(|| shown, || pretty);
+    connection.say_as_is(&shown, pretty);
     if let Some(state) = stopped {
         tell(format_args!(
             "note: job {id} has no result, since it is {state}: these are the best known values"

@@ -254,7 +254,7 @@ mod tests {
         let object = over.json();
         assert_eq!(
             (&object["schema"], &object["job"], &object["node"]),
-            (&json!(1), &json!("j-1"), &json!(null))
+            (&json!(SCHEMA), &json!("j-1"), &json!(null))
         );
     }
 

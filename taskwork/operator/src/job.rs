@@ -41,7 +41,7 @@ impl Facts {
                 "host": work.published.host,
                 "state": work.state,
                 "attempt": work.published.attempt,
-                "figures": work.published.figures,
+                "figures": json::figures(&work.published.figures),
                 "requests": work.published.requests,
                 "at_ms": work.published.at_ms,
                 "ledger": work.published.ledger,
@@ -57,7 +57,7 @@ impl Facts {
             .collect();
         let cost = Cost::of(&figures, requests);
         if let Some(fields) = object.as_object_mut() {
-            fields.insert("figures".to_owned(), json!(figures));
+            fields.insert("figures".to_owned(), json::figures(&figures));
             fields.insert("share_done".to_owned(), json!(self.job.share));
             for (name, number) in [("best", self.job.best), ("bound", self.job.bound), ("gap", self.job.gap)]
             {
@@ -171,13 +171,13 @@ impl Facts {
         let mut timeline = vec![(record.submitted_ms, submitter, "submitted".to_owned(), Cow::Borrowed(""))];
         timeline.extend(record.share_changes.iter().map(|change| {
             let share = Cow::Owned(change.share.to_string());
-            (change.at_ms, change.by.as_str(), "share changed".to_owned(), share)
+            (change.at_ms, change.by.as_str(), "share_changed".to_owned(), share)
         }));
         for work in &self.job.nodes {
             let events = work.published.timeline.iter();
             timeline.extend(events.map(|event| {
                 let kind = serde_json::to_value(event.kind).unwrap_or_default();
-                let kind = kind.as_str().unwrap_or_default().replace('_', " ");
+                let kind = kind.as_str().unwrap_or_default().to_owned();
                 (event.at_ms, work.node.as_str(), kind, Cow::Borrowed(event.detail.as_str()))
             }));
         }
@@ -185,7 +185,7 @@ impl Facts {
             timeline.push((
                 finished,
                 "-",
-                self.job.stage.text().to_owned(),
+                json::name_of(self.job.stage),
                 Cow::Borrowed(record.reason.as_deref().unwrap_or("")),
             ));
         }
@@ -199,7 +199,7 @@ impl Facts {
             let before = at_ms < start;
             let lapse = if before { lapse(at_ms, start) } else { lapse(start, at_ms) };
             let sign = if before { "-" } else { "" };
-            vec![format!("{sign}{lapse}"), who.to_owned(), what, detail.into_owned()]
+            vec![format!("{sign}{lapse}"), who.to_owned(), what.replace('_', " "), detail.into_owned()]
         });
         format!("\n{}", table::table(&["#AFTER", "WHO", "WHAT", ""], rows))
     }

@@ -9,6 +9,7 @@ use taskwork_cli::Failure;
 
 use super::{
     connection::Connection,
+    json,
     nodes::Nodes,
     selection::named,
     table::{self, bytes, count, or_none},
@@ -48,7 +49,7 @@ impl Nodes {
                 "attempt": report.attempt,
                 "busy_workers": report.pool.map(|pool| pool.busy),
                 "queued_tasks": report.pool.map(|pool| pool.queued),
-                "figures": report.figures,
+                "figures": json::figures(&report.figures),
                 "at_ms": report.at_ms,
             })
         });

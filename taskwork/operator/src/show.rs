@@ -56,9 +56,9 @@ pub(super) async fn run(
         _ => connection.client.document(id, name, arguments.about.as_deref(), DOCUMENT_TIMEOUT).await?,
     };
     let Some(file) = &arguments.output else {
-        let Document { data, .. } = &document;
-        let as_json = || if data.is_null() { json!(document.content) } else { data.clone() };
-        connection.say(as_json, || printable::lines(&document.clone().into_text()));
+        let Document { data, content, .. } = &document;
+        let data = if data.is_null() { json!(content) } else { data.clone() };
+        connection.say_as_is(&data, || printable::lines(&document.clone().into_text()));
         return Ok(());
     };
     let content = document.into_text();

@@ -22,7 +22,7 @@ use super::{
     connection::Connection,
     report::{output::Output, record, seen::Seen},
 };
-use crate::web::Single;
+use crate::{json::versioned, web::Single};
 
 /// The module of the comparison page, in addition to those of the dashboard.
 const PAGE: (&str, &str) = ("compare.js", include_str!("compare.js"));
@@ -96,7 +96,8 @@ impl Arguments {
         if json {
             let [a, b] = both.each_ref().map(|seen| &seen.remarks);
             let [of_a, of_b] = &facts;
-            print(&format!("{}\n", json!({ "a": of_a, "b": of_b, "remarks": { "a": a, "b": b } })));
+            let value = json!({ "a": of_a, "b": of_b, "remarks": { "a": a, "b": b } });
+            print(&format!("{}\n", versioned(value)));
         } else if !is_page_only {
             print(&rows::text(&rows));
         }

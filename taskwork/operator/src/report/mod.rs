@@ -25,7 +25,10 @@ use taskwork_cli::{
 
 use self::{output::Output, seen::Seen};
 use super::connection::Connection;
-use crate::web::{Single, detail};
+use crate::{
+    json::versioned,
+    web::{Single, detail},
+};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
@@ -60,7 +63,7 @@ impl Arguments {
     fn write(&self, seen: &Seen, json: bool) -> Result<ExitCode, Failure> {
         self.output.write(|| page(seen), json)?;
         if json {
-            print(&format!("{}\n", object(seen)));
+            print(&format!("{}\n", versioned(object(seen))));
         } else {
             for remark in &seen.remarks {
                 tell(format_args!("note: {remark}"));

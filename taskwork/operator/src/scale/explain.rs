@@ -24,7 +24,7 @@ pub(super) async fn run(client: &Client, json: bool) -> Result<(), Failure> {
     if json {
         let mut value = serde_json::to_value(&said).unwrap_or_default();
         value["controller"] = json!(told.holder);
-        print(&format!("{value}\n"));
+        print(&format!("{}\n", crate::json::versioned(value)));
     } else {
         print(&text(&said, told.holder.as_deref()));
     }
@@ -86,7 +86,7 @@ fn spent(said: &Said) -> String {
 }
 
 /// Formats an amount of money, with more digits for small ones.
-pub(super) fn money(amount: Option<f64>, currency: Option<&str>) -> String {
+pub(crate) fn money(amount: Option<f64>, currency: Option<&str>) -> String {
     let Some(amount) = amount else { return "unknown".to_owned() };
     let digits = if amount != 0.0 && amount.abs() < 0.1 { 4 } else { 2 };
     let currency = currency.map_or_else(String::new, |currency| format!("{currency} "));

@@ -330,7 +330,7 @@ impl Controller<'_> {
                 "decision": decision,
                 "unserved": observation.unserved,
             });
-            taskwork_cli::command::print(&format!("{told}\n"));
+            taskwork_cli::command::print(&format!("{}\n", crate::json::versioned(told)));
         }
         if is_new {
             tracing::info!(wanted, now, workers = observation.workers, "{}", decision.reason);

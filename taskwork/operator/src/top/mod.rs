@@ -45,7 +45,7 @@ use self::{
     live::{Ask, Live},
     state::{Leave, Shown, Source, State},
 };
-use super::connection::Common;
+use super::{connection::Common, json::versioned};
 
 /// The options for the displayed cluster and job.
 #[derive(Debug, clap::Args)]
@@ -171,7 +171,11 @@ fn once(state: &State, look: Look, json: bool) -> Result<ExitCode, Failure> {
     if let Some((id, None)) = state.job() {
         return Err(Failure::not_found(format!("there is no job {id}: see taskwork jobs")));
     }
-    print(&if json { format!("{}\n", plain::json(state)) } else { plain::text(state, look.is_ascii) });
+    print(&if json {
+        format!("{}\n", versioned(plain::json(state)))
+    } else {
+        plain::text(state, look.is_ascii)
+    });
     Ok(ExitCode::SUCCESS)
 }
 

@@ -26,7 +26,7 @@ use self::{
     program::{Place, Program},
     site::{Nodes, Record, Site},
 };
-use crate::{findings, table};
+use crate::{findings, json::versioned, table};
 
 /// The maximum time until ZooKeeper answers, and until the nodes are members.
 const START_MAX: Duration = Duration::from_secs(60);
@@ -211,10 +211,9 @@ impl Up {
                     json!({ "machine": node.machine.name, "node": member.node, "host": member.host, "pid": node.pid, "workers": member.workers })
                 })
                 .collect();
-            print(&format!(
-                "{}\n",
-                json!({ "zookeeper": record.zookeeper(), "environment": environment, "nodes": nodes })
-            ));
+            let value =
+                json!({ "zookeeper": record.zookeeper(), "environment": environment, "nodes": nodes });
+            print(&format!("{}\n", versioned(value)));
             return;
         }
         let rows = nodes.map(|(node, member)| {

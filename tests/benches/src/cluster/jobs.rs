@@ -85,6 +85,6 @@ fn until_first_task(job: &serde_json::Value) -> Result<f64> {
         let events = job["timeline"].as_array().into_iter().flatten();
         events.filter(|event| event["kind"] == kind).filter_map(|event| event["at_ms"].as_u64()).min()
     };
-    let (submitted, first) = at("submitted").zip(at("first task")).context("the timeline is not complete")?;
+    let (submitted, first) = at("submitted").zip(at("first_task")).context("the timeline is not complete")?;
     Ok(first.saturating_sub(submitted) as f64)
 }
