@@ -7,13 +7,13 @@ use taskwork::{JobId, client::doctor};
 use taskwork_cli::{
     Failure,
     command::{
-        ClusterArguments, Completions, Level, Man, Notes, ended, goes_on, interruptible, job_id, not_parsed,
-        print, runtime, seconds, with_notes,
+        ClusterArguments, Level, Man, Notes, ended, goes_on, interruptible, job_id, not_parsed, print,
+        runtime, seconds, with_notes,
     },
 };
 
 use crate::{
-    act, compare,
+    act, compare, completions,
     connection::{Common, Connection},
     dashboard, events, findings, job, jobs, node, nodes, report, scale,
     selection::Selection,
@@ -26,7 +26,7 @@ const NAME: &str = "taskwork";
 /// Inspect and control clusters of programs on the taskwork runtime.
 #[derive(Debug, Parser)]
 #[command(name = NAME, version)]
-struct CommandLine {
+pub(crate) struct CommandLine {
     #[command(subcommand)]
     command: Command,
 }
@@ -54,8 +54,9 @@ enum Command {
     Job(Job),
     /// Print the result of a job, as JSON; for a stopped job, the best values that were known.
     Result(OfJob),
-    /// Wait until a job is over, however long ZooKeeper is unavailable, and print its result as JSON.
-    Wait(OfJob),
+    /// Wait until jobs are over, however long ZooKeeper is unavailable, and print their results as JSON; of several jobs, one
+    /// line each.
+    Wait(OfJobs),
     /// Ask nodes to leave after they have handed over their unfinished tasks. A second request makes a node leave at once.
     Drain(Drain),
     /// Cordon nodes: they stay, but start no job, and take no more tasks in the jobs that they work on.
@@ -93,8 +94,10 @@ enum Command {
     Scale(With<scale::Arguments>),
     /// Estimate the finish time and the cost of a job with other numbers of nodes.
     Whatif(With<whatif::Arguments>),
+    /// Print the JSON Schema of the outputs by --json.
+    Schema,
     /// Print the completion script for a shell: bash, elvish, fish, powershell or zsh.
-    Completions(Completions),
+    Completions(completions::Arguments),
     /// Write the man pages of this command.
     Man(Man),
 }
@@ -128,13 +131,13 @@ struct OfJobs {
 
 #[derive(Debug, clap::Args)]
 struct Job {
-    #[command(flatten)]
-    of: OfJob,
     /// Also list the events and their times.
     #[arg(long)]
     timeline: bool,
     #[command(flatten)]
     document: show::Arguments,
+    #[command(flatten)]
+    of: OfJob,
 }
 
 #[derive(Debug, clap::Args)]
@@ -154,18 +157,18 @@ struct Drain {
 #[derive(Debug, clap::Args)]
 struct Set {
     #[command(flatten)]
-    of: OfJobs,
-    #[command(flatten)]
     share: act::NewShare,
+    #[command(flatten)]
+    of: OfJobs,
 }
 
 #[derive(Debug, clap::Args)]
 struct Cancel {
-    #[command(flatten)]
-    of: OfJobs,
     /// The reason; it is recorded with the jobs.
     #[arg(long, default_value = "cancelled by an operator")]
     reason: String,
+    #[command(flatten)]
+    of: OfJobs,
 }
 
 #[derive(Debug, clap::Args)]
@@ -219,7 +222,8 @@ impl Command {
     /// Returns the common options of a command that connects to a cluster in the common way.
     fn common(&self) -> Option<&Common> {
         match self {
-            Self::Completions(_)
+            Self::Schema
+            | Self::Completions(_)
             | Self::Man(_)
             | Self::Up(_)
             | Self::Down(_)
@@ -236,7 +240,7 @@ impl Command {
             | Self::Events(With { common, .. })
             | Self::Job(Job { of: OfJob { common, .. }, .. })
             | Self::Result(OfJob { common, .. })
-            | Self::Wait(OfJob { common, .. })
+            | Self::Wait(OfJobs { common, .. })
             | Self::Finish(OfJobs { common, .. })
             | Self::Suspend(OfJobs { common, .. })
             | Self::Resume(OfJobs { common, .. })
@@ -280,11 +284,20 @@ pub fn run(arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> 
 /// Runs a command that needs no cluster, or has its own connection.
 fn perform_alone(command: &Command) -> Result<ExitCode, Failure> {
     match command {
-        Command::Completions(completions) => Ok(completions.run(CommandLine::command())),
+        Command::Schema => {
+            print(crate::json::SCHEMA_TEXT);
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Completions(arguments) => Ok(arguments.run(CommandLine::command())),
         Command::Man(man) => man.run(CommandLine::command()),
         Command::Up(up) => up.run(),
         Command::Down(down) => down.run(),
         Command::Dashboard(Dashboard { served, common }) => {
+            if common.json {
+                return Err(Failure::usage(
+                    "the dashboard prints no JSON: leave out --json, and read /api/view and /api/job/ID of the pages",
+                ));
+            }
             common.log.start(Level::Warn);
             show(served, common)
         }
@@ -322,7 +335,7 @@ fn perform(command: Command) -> Result<ExitCode, Failure> {
         _ => Some(common.patience.of_a_step()),
     };
     let hint = match &command {
-        Command::Wait(OfJob { job, .. }) => goes_on(job),
+        Command::Wait(OfJobs { jobs, .. }) => jobs.iter().map(goes_on).collect::<Vec<_>>().join("\n"),
         _ => String::new(),
     };
     let client = cluster.client(&Notes::default())?.patience(patience);
@@ -340,7 +353,11 @@ fn perform(command: Command) -> Result<ExitCode, Failure> {
 
 fn diagnose(cluster: &ClusterArguments, json: bool) -> Result<ExitCode, Failure> {
     let found = runtime()?.block_on(doctor::diagnose(&cluster.connect()?, cluster.name()))?;
-    print(&if json { format!("{}\n", findings::json(&found)) } else { findings::text(&found) });
+    print(&if json {
+        format!("{}\n", crate::json::versioned(findings::json(&found)))
+    } else {
+        findings::text(&found)
+    });
     let well = found.iter().all(|finding| finding.ok);
     Ok(if well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
@@ -362,17 +379,15 @@ fn show(served: &dashboard::Arguments, common: &Common) -> Result<ExitCode, Fail
     let observing = async {
         let client = client.connect().await?;
         let checked = client.check_cluster().await;
-        let observer = client.observer();
-        // The observer has its own session.
+        // The observer has its own session; this one is opened again on demand.
         client.close().await;
         let missing = match checked {
             // The first node or job may start later.
             Err(error @ taskwork::ClientError::NoCluster { .. }) => Some(error),
             other => other.map(|()| None)?,
         };
-        // Actions of operators and requests for documents use a session that is opened on demand.
         let site = site.with_client(&client);
-        dashboard::observe(observer, site, served, cluster.name(), missing).await
+        dashboard::observe(client, site, served, cluster.name(), missing).await
     };
     runtime.block_on(interruptible(observing)).map(|never| match never {})
 }
@@ -382,6 +397,7 @@ async fn perform_on(connection: &Connection, command: Command) -> Result<ExitCod
         // The others need no cluster, or have their own client.
         Command::Status(_)
         | Command::Doctor(_)
+        | Command::Schema
         | Command::Completions(_)
         | Command::Man(_)
         | Command::Up(_)
@@ -397,7 +413,7 @@ async fn perform_on(connection: &Connection, command: Command) -> Result<ExitCod
             None => job::run(connection, &of.job, timeline).await?,
         },
         Command::Result(OfJob { job, .. }) => return act::result(connection, &job).await,
-        Command::Wait(OfJob { job, .. }) => return wait::run(connection, &job).await,
+        Command::Wait(OfJobs { jobs, .. }) => return wait::run(connection, &jobs).await,
         Command::Drain(Drain { of, wait, timeout, .. }) => {
             act::drain(connection, &of, wait.then_some(timeout)).await?;
         }

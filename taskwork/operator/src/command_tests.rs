@@ -1,4 +1,4 @@
-//! Shell completions and man pages.
+//! Shell completions, man pages, and the description of outputs.
 
 use std::{
     fs,
@@ -9,9 +9,13 @@ use std::{
 
 use clap::{Command, CommandFactory as _, Parser, ValueEnum as _};
 use clap_complete::Shell;
-use taskwork_cli::command::{Man, completions, with_notes};
+use taskwork_cli::command::{Man, with_notes};
 
 use super::CommandLine;
+use crate::{
+    completions::script,
+    json::{SCHEMA, SCHEMA_TEXT},
+};
 
 /// The options of `man`.
 #[derive(Parser)]
@@ -33,7 +37,7 @@ fn completions_name_every_command_in_every_shell() {
     let names = names(&CommandLine::command());
     assert!(names.len() > 15 && names.contains(&"completions".to_owned()), "{names:?}");
     for &shell in Shell::value_variants() {
-        let text = completions(&mut CommandLine::command(), shell);
+        let text = script(CommandLine::command(), shell);
         for name in &names {
             assert!(text.contains(name.as_str()), "{shell}: no {name}");
         }
@@ -53,8 +57,59 @@ fn help_lists_exit_codes_and_environment() {
 }
 
 #[test]
+fn help_lists_own_options_before_those_of_all_commands() {
+    for sub in CommandLine::command().get_subcommands() {
+        let has_connection = sub.get_arguments().any(|argument| argument.get_id() == "zk_connect_timeout");
+        for argument in sub.get_opts().filter(|_| has_connection) {
+            let name = argument.get_long().unwrap_or_default();
+            let is_common =
+                name.starts_with("zk") || ["cluster", "insecure", "log", "log-format"].contains(&name);
+            assert_eq!(argument.get_help_heading().is_some(), is_common, "{} --{name}", sub.get_name());
+        }
+    }
+}
+
+/// Returns the texts between backquotes.
+fn quoted(text: &str) -> Vec<&str> {
+    text.split('`').skip(1).step_by(2).collect()
+}
+
+#[test]
+fn every_output_is_described_in_schema_and_document() {
+    let document = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/json.md");
+    let document = fs::read_to_string(document).unwrap();
+    let rows: Vec<(&str, &str)> =
+        document.lines().filter_map(|line| line.strip_prefix("| `")?.split_once(" | ")).collect();
+    // The backquote at the start of each row was cut off.
+    let commands: Vec<String> = rows.iter().map(|(commands, _)| format!("`{commands}")).collect();
+    let commands: Vec<&str> = commands.iter().flat_map(|commands| quoted(commands)).collect();
+    let command = CommandLine::command();
+    let prints_json = |sub: &&Command| {
+        sub.get_arguments().any(|argument| argument.get_id() == "json")
+            && !["dashboard", "down"].contains(&sub.get_name())
+    };
+    for sub in command.get_subcommands().filter(prints_json) {
+        assert!(commands.contains(&sub.get_name()), "docs/json.md has no row for {}", sub.get_name());
+    }
+    let schema: serde_json::Value = serde_json::from_str(SCHEMA_TEXT).unwrap();
+    let definitions = schema["$defs"].as_object().unwrap();
+    let named: Vec<&str> = rows.iter().flat_map(|(_, definitions)| quoted(definitions)).collect();
+    for name in &named {
+        assert!(definitions.contains_key(*name), "the schema does not define {name}");
+    }
+    let parts = ["state", "outlook", "figures", "requests", "cost", "display", "facts", "candidate"];
+    for name in definitions.keys().filter(|name| !parts.contains(&name.as_str())) {
+        assert!(named.contains(&name.as_str()), "docs/json.md does not name {name}");
+        let version = &definitions[name]["properties"]["schema"]["const"];
+        let is_own = name.starts_with("result");
+        assert!(is_own || *version == SCHEMA, "{name} has version {version}");
+    }
+    assert!(document.contains(&format!("`schema`, now {SCHEMA},")));
+}
+
+#[test]
 fn bash_completions_have_valid_syntax() {
-    let text = completions(&mut CommandLine::command(), Shell::Bash);
+    let text = script(CommandLine::command(), Shell::Bash);
     let mut shell = Process::new("bash").arg("-n").stdin(Stdio::piped()).spawn().expect("bash is needed");
     shell.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
     assert!(shell.wait().unwrap().success());

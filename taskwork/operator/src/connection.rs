@@ -12,6 +12,8 @@ use taskwork_cli::{
 };
 use tokio::time;
 
+use crate::json::versioned;
+
 /// The interval at which a watched list is read.
 const WATCH_EVERY: Duration = Duration::from_secs(2);
 
@@ -26,16 +28,17 @@ pub(crate) struct Watch {
     pub(crate) watch: bool,
 }
 
+/// The options of all commands, under their own headings. Flatten them last, since the headings also apply to later options.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Common {
-    #[command(flatten)]
+    /// Print JSON, as `taskwork schema` describes it.
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten, next_help_heading = "Connection")]
     pub(crate) cluster: ClusterArguments,
     #[command(flatten)]
     pub(crate) patience: Patience,
-    /// Print JSON.
-    #[arg(long)]
-    pub(crate) json: bool,
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = "Log")]
     pub(crate) log: LogArguments,
 }
 
@@ -76,9 +79,15 @@ impl Connection {
         }
     }
 
-    /// Prints the JSON or the text, as requested.
+    /// Prints the JSON of a program or a framework, or the text, as requested.
+    pub(crate) fn say_as_is(&self, json: &serde_json::Value, text: impl FnOnce() -> String) {
+        let text = if self.json { json.to_string() } else { text() };
+        print(&format!("{}\n", text.trim_end_matches('\n')));
+    }
+
+    /// Prints the JSON, with its version, or the text, as requested.
     pub(crate) fn say(&self, json: impl FnOnce() -> serde_json::Value, text: impl FnOnce() -> String) {
-        let text = if self.json { json().to_string() } else { text() };
+        let text = if self.json { versioned(json()).to_string() } else { text() };
         print(&format!("{}\n", text.trim_end_matches('\n')));
     }
 }

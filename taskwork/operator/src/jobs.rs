@@ -3,12 +3,19 @@
 use std::cmp::Reverse;
 
 use serde_json::Value;
-use taskwork::client::{Share, Stage, records::JobRecord};
+use taskwork::{
+    client::{
+        Overview, Share, Stage,
+        records::{JobRecord, Member},
+    },
+    view::JobCost,
+};
 use taskwork_cli::Failure;
 
 use super::{
     connection::{Connection, Watch},
     json::{self, STAGES, name_of},
+    scale::explain::money,
     table::{self, lapse},
 };
 
@@ -66,14 +73,36 @@ fn state(text: &str) -> Result<Stage, String> {
 /// A job: its id, its stage, and its record if that can be read.
 type Row<'a> = (&'a str, Stage, Option<&'a JobRecord>);
 
+/// Returns the cost of a job, by its id.
+type CostOf<'a> = &'a dyn Fn(&str) -> Option<String>;
+
+/// Reads the jobs, with their costs if a node has a price: the costs follow from the reports of the nodes.
+async fn read(connection: &Connection) -> Result<Overview, Failure> {
+    let overview = connection.overview().await?;
+    let has_price = |member: &Member| member.labels.get("price").is_some();
+    if overview.members.iter().any(has_price) {
+        return Ok(connection.client.overview_with_reports().await?);
+    }
+    Ok(overview)
+}
+
+/// Formats the cost of a job; the time of nodes without a known price is not in it.
+fn cost(cost: &JobCost) -> Option<String> {
+    let amounts = cost.spent.money.iter().map(|(currency, amount)| money(Some(*amount), Some(currency)));
+    let amounts = amounts.collect::<Vec<_>>().join(" + ");
+    let bound = if cost.unpriced > 0 { "≥ " } else { "" };
+    (!amounts.is_empty()).then(|| format!("{bound}{amounts}"))
+}
+
 pub(super) async fn run(connection: &Connection, arguments: &Arguments) -> Result<(), Failure> {
     let read = async || {
-        let overview = connection.overview().await?;
+        let overview = read(connection).await?;
         let jobs = overview.jobs.iter().map(|job| (job.id.as_str(), job.stage, job.record.as_ref()));
         let jobs = arguments.select(jobs);
         let entries = jobs.iter().filter_map(|(id, ..)| overview.job(id));
         let json: Value = entries.map(|job| json::job(&overview, job)).collect();
-        Ok::<_, Failure>((json, text(&jobs)))
+        let cost = |id: &str| overview.job(id)?.cost.as_ref().and_then(cost);
+        Ok::<_, Failure>((json, text(&jobs, &cost)))
     };
     connection.list(arguments.watch.watch, read).await
 }
@@ -117,12 +146,14 @@ impl Arguments {
     }
 }
 
-/// Returns the table of jobs, with the priorities and weights if one is not the default.
-fn text(jobs: &[Row<'_>]) -> String {
+/// Returns the table of jobs, with the priorities and weights if one is not the default, and with costs if one is known.
+fn text(jobs: &[Row<'_>], cost: CostOf<'_>) -> String {
     let records = || jobs.iter().filter_map(|(_, _, record)| *record);
     let has_shares = records().any(|record| record.share != Share::default());
     let shares: &[&str] = if has_shares { &["#PRIORITY", "#WEIGHT"] } else { &[] };
+    let costs: &[&str] = if jobs.iter().any(|(id, ..)| cost(id).is_some()) { &["#COST"] } else { &[] };
     let row = |(id, stage, record): &Row<'_>| {
+        let its_cost = cost(id);
         let (id, stage) = ((*id).to_owned(), stage.text().to_owned());
         let Some(record) = record else { return vec![id, stage] };
         let ended = |of: &dyn Fn(u64) -> String| record.finished_ms.map_or_else(|| "-".to_owned(), of);
@@ -139,12 +170,18 @@ fn text(jobs: &[Row<'_>]) -> String {
         if has_shares {
             row.extend([record.share.priority.to_string(), record.share.weight.to_string()]);
         }
+        if !costs.is_empty() {
+            row.push(its_cost.unwrap_or_else(|| "-".to_owned()));
+        }
         row.extend([record.attempt.to_string(), table::or_none(&record.reason.clone().unwrap_or_default())]);
         row
     };
     let columns = ["JOB", "STATE", "PROGRAM", "NAME", "OWNER", "SUBMITTED", "ENDED", "TOOK"];
-    let columns: Vec<&str> =
-        columns.into_iter().chain(shares.iter().copied()).chain(["#ATTEMPT", "REASON"]).collect();
+    let columns: Vec<&str> = columns
+        .into_iter()
+        .chain(shares.iter().chain(costs).copied())
+        .chain(["#ATTEMPT", "REASON"])
+        .collect();
     table::table(&columns, jobs.iter().map(row))
 }
 
@@ -221,13 +258,21 @@ j-3  unreadable
             let lines = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "));
             lines.collect::<Vec<_>>()
         };
-        assert_eq!(words(&text(&rows)), words(table));
-        let with_shares = text(&[("j-1", Stage::Running, Some(&running)), ("j-2", Stage::Done, Some(&done))]);
+        assert_eq!(words(&text(&rows, &|_| None)), words(table));
+        let rows = [("j-1", Stage::Running, Some(&running)), ("j-2", Stage::Done, Some(&done))];
+        let with_shares = text(&rows, &|_| None);
         let lines = words(&with_shares);
         assert!(lines[0].contains("TOOK PRIORITY WEIGHT ATTEMPT"), "{with_shares}");
         assert!(
             lines[2].contains("anna 1970-01-01T00:00:01Z 1970-01-01T00:00:03Z 2s 2 1 1"),
             "{with_shares}"
         );
+        let spent = json!({ "node_ms": 9, "money": { "EUR": 1.5, "USD": 0.01 }, "nodes": 2, "unpriced": 1 });
+        let spent: JobCost = serde_json::from_value(spent).unwrap();
+        let with_costs = text(&rows, &|id| cost(&spent).filter(|_| id == "j-1"));
+        let lines = words(&with_costs);
+        assert!(lines[0].contains("WEIGHT COST ATTEMPT"), "{with_costs}");
+        assert!(lines[1].contains(" ≥ EUR 1.50 + USD 0.0100 1"), "{with_costs}");
+        assert!(lines[2].contains(" 2 1 - 1"), "{with_costs}");
     }
 }

@@ -6,6 +6,7 @@
 mod command;
 mod act;
 mod compare;
+mod completions;
 mod connection;
 mod dashboard;
 mod events;
