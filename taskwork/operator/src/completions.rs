@@ -78,7 +78,7 @@ mod tests {
         let script = format!(
             "{}\n{taskwork}\nCOMP_WORDS=({line}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1))\n\
              _taskwork_names taskwork \"${{COMP_WORDS[COMP_CWORD]}}\" x\nprintf '%s\\n' \"${{COMPREPLY[@]}}\"",
-            super::script(CommandLine::command(), Shell::Bash)
+            script(CommandLine::command(), Shell::Bash)
         );
         let output = Process::new("bash").args(["-c", &script]).output().expect("bash is needed");
         String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect()
