@@ -53,6 +53,8 @@ pub(crate) enum RuntimeKind {
     Python3,
     Node,
     Java,
+    R,
+    Octave,
     /// The entry is a command line.
     Command,
     /// A file of the package.

@@ -152,7 +152,7 @@ fn run(arguments: &Check, package: Package) -> Result<Vec<Defect>, Failure> {
             let remedy = if is_program {
                 "build the program for this machine, and correct `entry`: its file, and a routine in its table"
             } else {
-                "correct the code, or `entry`; --python, --node and --java select interpreters with the imported packages"
+                "correct the code, or `entry`; --python, --node, --java, --rscript and --octave select interpreters with the imported packages"
             };
             return Ok(vec![Defect::of_call(package, 1, "the routine cannot be loaded", error, remedy)]);
         }
@@ -272,7 +272,7 @@ impl Defect {
             let mut own = package.files.iter().map(|own| package.folder.join(own));
             Some((own.find(|own| own.ends_with(file))?, digits.parse().ok()?))
         };
-        // As in Python, or a word as in JavaScript and Java.
+        // As in Python, or a word as in the other languages.
         let place = |text: &str| match text.trim_start().strip_prefix("File \"") {
             Some(rest) => rest.split_once("\", line ").and_then(of_file),
             None => text

@@ -29,6 +29,8 @@ const FILES: &[(&str, &str)] = &[
     ("conform.py", include_str!("../../conform/conform.py")),
     ("conform.mjs", include_str!("../../conform/conform.mjs")),
     ("conform.java", include_str!("../../conform/conform.java")),
+    ("conform.R", include_str!("../../conform/conform.R")),
+    ("conform.m", include_str!("../../conform/conform.m")),
 ];
 
 /// The routine that nested calls call.
@@ -36,7 +38,8 @@ const DESCRIPTION: &str = "name = 'conform'\nversion = '1'\nruntime = 'python3'\
 
 #[derive(Debug, Args)]
 pub(crate) struct Conform {
-    /// The folder with the module conform in the language of the runtime. Default: one with modules in Python, JavaScript and Java
+    /// The folder with the module conform in the language of the runtime. Default: one with modules in Python, JavaScript, Java, R and
+    /// Octave
     #[arg(long, value_name = "FOLDER")]
     package: Option<PathBuf>,
     #[command(flatten)]

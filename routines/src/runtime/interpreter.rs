@@ -60,6 +60,20 @@ pub(super) static JAVA: Language = Language {
     remedy: ": install a JDK 17 or later, or select its java by --java PROGRAM",
 };
 
+pub(super) static R: Language = Language {
+    shim: ("shim.R", include_str!("../../shims/r/shim.R")),
+    compile: &[],
+    paths: &["--vanilla", "-e", R_PATHS],
+    remedy: ": install R 4.0 or later with its package jsonlite, or select its Rscript by --rscript PROGRAM",
+};
+
+pub(super) static OCTAVE: Language = Language {
+    shim: ("shim.m", include_str!("../../shims/octave/shim.m")),
+    compile: &[],
+    paths: &["--norc", "--no-history", "--eval", OCTAVE_PATHS],
+    remedy: ": install GNU Octave 7 or later, or select it by --octave PROGRAM",
+};
+
 /// The folder with the compiled shim of Java.
 pub(super) const JAVA_CLASSES: &str = "java";
 
@@ -69,6 +83,18 @@ paths = [sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix, *sy
 paths = [sys.executable, os.path.realpath(sys.executable), *dict.fromkeys(paths)]
 sys.stdout.buffer.write(b'\0'.join(os.fsencode(path) for path in paths if path))
 ";
+
+/// R reads its settings in `/etc` on some systems.
+const R_PATHS: &str = r#"
+loadNamespace("jsonlite")
+paths <- c(R.home(), R.home("share"), .libPaths(), list.files(R.home("etc"), full.names = TRUE))
+writeBin(c(file.path(R.home("bin"), "Rscript"), normalizePath(paths)), file("/dev/stdout", "wb", raw = TRUE))
+"#;
+
+const OCTAVE_PATHS: &str = r#"
+program = readlink("/proc/self/exe");
+printf("%s\0", program, OCTAVE_HOME(), OCTAVE_EXEC_HOME(), strsplit(path(), pathsep()){:});
+"#;
 
 /// The programs that run packages without a program.
 #[derive(Debug, Clone, Args)]
@@ -83,12 +109,19 @@ pub(crate) struct Interpreters {
     /// The program java of the JDK for packages with the runtime java, version 17 or later.
     #[arg(long, value_name = "PROGRAM", default_value = "java")]
     pub(super) java: PathBuf,
+    /// The program Rscript of packages with the runtime r, R 4.0 or later with its package jsonlite.
+    #[arg(long, value_name = "PROGRAM", default_value = "Rscript")]
+    pub(super) rscript: PathBuf,
+    /// The interpreter of packages with the runtime octave, GNU Octave 7 or later.
+    #[arg(long, value_name = "PROGRAM", default_value = "octave-cli")]
+    pub(super) octave: PathBuf,
 }
 
 #[cfg(test)]
 impl Default for Interpreters {
     fn default() -> Self {
-        Self { python: "python3".into(), node: "node".into(), java: "java".into() }
+        let [python, node, java] = ["python3", "node", "java"].map(PathBuf::from);
+        Self { python, node, java, rscript: "Rscript".into(), octave: "octave-cli".into() }
     }
 }
 

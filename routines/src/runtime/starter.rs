@@ -16,7 +16,7 @@ use taskwork_child::{Enclosure, Group, WorkDir, sweep};
 use thiserror::Error;
 
 use super::{
-    interpreter::{Interpreter, Interpreters, JAVA, JAVA_CLASSES, Language, NODE, PYTHON},
+    interpreter::{Interpreter, Interpreters, JAVA, JAVA_CLASSES, Language, NODE, OCTAVE, PYTHON, R},
     page::Page,
     process::Runtime,
 };
@@ -85,7 +85,7 @@ impl Starter {
         fs::create_dir_all(within)?;
         sweep(within, PREFIX);
         let folder = WorkDir::within(within, PREFIX)?;
-        for Language { shim: (file, text), .. } in [&PYTHON, &NODE, &JAVA] {
+        for Language { shim: (file, text), .. } in [&PYTHON, &NODE, &JAVA, &R, &OCTAVE] {
             fs::write(folder.path().join(file), text)?;
         }
         Ok(Self { folder, program, limits, resources, known: Mutex::default() })
@@ -191,10 +191,14 @@ impl Starter {
                 (self.python(&programs.python, tenant, package, &mut own)?, PYTHON.remedy)
             }
             (Program::Interpreters(programs), RuntimeKind::Node) => {
-                let program = self.interpreter(&NODE, &programs.node, &mut own)?;
-                let shim = self.folder.path().join(NODE.shim.0);
-                own.read.push(shim.clone());
-                (vec![program, shim.into()], NODE.remedy)
+                (self.script(&NODE, &programs.node, &[], &mut own)?, NODE.remedy)
+            }
+            (Program::Interpreters(programs), RuntimeKind::R) => {
+                (self.script(&R, &programs.rscript, &["--vanilla"], &mut own)?, R.remedy)
+            }
+            (Program::Interpreters(programs), RuntimeKind::Octave) => {
+                let options = ["--norc", "--no-history", "--no-window-system"];
+                (self.script(&OCTAVE, &programs.octave, &options, &mut own)?, OCTAVE.remedy)
             }
             (Program::Interpreters(programs), RuntimeKind::Java) => {
                 (self.java(&programs.java, folder, tenant, package, &mut own)?, JAVA.remedy)
@@ -224,6 +228,22 @@ impl Starter {
             command.env("ROUTINES_ISOLATED", "1");
         }
         Ok((command, remedy))
+    }
+
+    /// Returns the words that start an interpreter with options and its shim, and adds the files that it uses.
+    fn script(
+        &self,
+        language: &Language,
+        program: &Path,
+        options: &[&str],
+        own: &mut Enclosure,
+    ) -> Result<Vec<OsString>, StartError> {
+        let mut words = vec![self.interpreter(language, program, own)?];
+        words.extend(options.iter().map(OsString::from));
+        let shim = self.folder.path().join(language.shim.0);
+        own.read.push(shim.clone());
+        words.push(shim.into());
+        Ok(words)
     }
 
     /// Returns the words that start the shim of Python, and adds the files that it uses.
