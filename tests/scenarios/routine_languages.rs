@@ -33,6 +33,16 @@ const LANGUAGES: &[(&str, &str, &str)] = &[
         "relay.java",
         "import java.util.List;\nimport routines.Routines;\n\nfinal class relay {\n    static Object run(List<String> path, Object value) {\n        return path.isEmpty() ? value : Routines.call(path.get(0), path.subList(1, path.size()), value);\n    }\n}\n",
     ),
+    (
+        "r",
+        "relay.R",
+        "run <- function(path, value) {\n  if (length(path)) routines$call(path[[1]], path[-1], value) else value\n}\n",
+    ),
+    (
+        "octave",
+        "relay.m",
+        "1;\nfunction value = run(path, value)\n  if !isempty(path)\n    value = routines_call(path{1}, path(2:end), value);\n  end\nend\n",
+    ),
 ];
 
 /// A program of each client, with the address of a gateway as its argument.
@@ -115,6 +125,59 @@ final class Program {
 }
 "#;
 
+const R: &str = r#"
+source("CLIENT")
+same <- function(found, expected) if (!identical(found, expected)) stop(deparse(found), " is not ", deparse(expected))
+thrown <- function(code) tryCatch({ code; NULL }, error = function(error) error)
+stopifnot(grepl("the token is not sent", conditionMessage(thrown(routines$connect("http://192.0.2.1")))))
+r <- routines$connect(commandArgs(TRUE))
+typed <- r$call("python3-relay@1", list(), array(c(1.5, NaN), 2))
+same(as.vector(typed), c(1.5, NaN))
+same(r$call("python3-relay@1", path = list(), value = routines$integer("18446744073709551616")), routines$integer("18446744073709551616"))
+same(r$call("python3-relay@1", list(), 0.1 + 0.2), 0.1 + 0.2)
+job <- r$starmap("checked@1", list(range = list(0, 1000)), reduce = "sum")
+same(as.numeric(unlist(job$values())), 2 * (0:999))
+same(as.numeric(job$reduced()$sum), 999000)
+error <- thrown(r$call("checked@1", -1))
+stopifnot(inherits(error, "routines_call_error"), error$kind == "user", grepl("negative", conditionMessage(error)), grepl("checked", error$trace))
+failed <- r$map("checked@1", c(1, -1, 2), reduce = "sum")
+results <- failed$results()
+stopifnot(results[[1]]$value == 2, results[[2]]$error$kind == "user", results[[3]]$value == 4)
+stopifnot(inherits(thrown(failed$values()), "routines_call_error"), inherits(thrown(failed$reduced()), "routines_job_error"))
+stopifnot(thrown(r$call("missing@1"))$status == 404)
+writeLines("one line", "r.txt")
+stopifnot(endsWith(r$call("python3-relay@1", list(), r$put("text", "r.txt")), r$call("python3-relay@1", list(), r$put("text", "r.txt"))))
+"#;
+
+const OCTAVE: &str = r#"
+source("CLIENT");
+function failure = thrown(code)
+  failure = [];
+  try
+    code();
+  catch failure
+  end
+end
+assert(!isempty(strfind(thrown(@() routines_connect("http://192.0.2.1")).message, "the token is not sent")));
+r = routines_connect(argv(){end});
+typed = r.call("python3-relay@1", {}, [1.5; NaN]);
+assert(typed.numbers, [1.5; NaN]);
+assert(r.call_named("python3-relay@1", struct("path", {{}}, "value", uint64(18446744073709551615))).integer, uint8("18446744073709551615"));
+assert(r.call("python3-relay@1", {}, 0.1 + 0.2) == 0.1 + 0.2);
+job = r.starmap("checked@1", struct("range", {{0, 1000}}), struct("reduce", {{"sum"}}));
+assert([job.values(){:}], 2 * (0:999));
+assert(job.reduced().sum, 999000);
+failure = thrown(@() r.call("checked@1", -1));
+assert(failure.identifier, "routines:call:user");
+assert(!isempty(strfind(failure.message, "negative")));
+failed = r.map("checked@1", [1, -1, 2], struct("reduce", {{"sum"}}));
+results = failed.results();
+assert({results{1}.value, results{2}.error.kind, results{3}.value}, {2, "user", 4});
+assert(thrown(@() failed.values()).identifier, "routines:call:user");
+assert(thrown(@() failed.reduced()).identifier, "routines:job");
+assert(thrown(@() r.call("missing@1")).identifier, "routines:request:404");
+"#;
+
 /// A routine in JavaScript that the clients call.
 const CHECKED: &str = r"
 export function checked(n) {
@@ -142,8 +205,15 @@ fn succeed(folder: &Path, words: &[&str]) -> CommandOutput {
 fn conform_passes_in_each_language() {
     let folder = tempdir().unwrap();
     let folder = folder.path();
-    let paths = ["shims/c", "conform/conform.c", "shims/javascript/shim.cjs", "shims/java/Routines.java"];
-    let [header, c, javascript, java] = paths.map(|path| of_routines(path).to_str().unwrap().to_owned());
+    let paths = [
+        "shims/c",
+        "conform/conform.c",
+        "shims/javascript/shim.cjs",
+        "shims/java/Routines.java",
+        "shims/r/shim.R",
+        "shims/octave/shim.m",
+    ];
+    let [header, c, javascript, java, r, octave] = paths.map(|path| of_routines(path).to_str().unwrap().to_owned());
     let compiled = folder.join("conform").to_str().unwrap().to_owned();
     let classes = folder.join("shim").to_str().unwrap().to_owned();
     let cache = format!("-Droutines.cache={}", folder.display());
@@ -156,6 +226,8 @@ fn conform_passes_in_each_language() {
             // The first process compiles the module.
             vec!["java", "-XX:+UseSerialGC", &cache, "-cp", &classes, "routines.Routines"],
         ),
+        (vec!["Rscript", "--version"], vec!["Rscript", "--vanilla", &r]),
+        (vec!["octave-cli", "--version"], vec!["octave-cli", "--norc", "--no-history", &octave]),
     ] {
         succeed(folder, &compile);
         let conform = program("routines").unwrap();
@@ -197,6 +269,10 @@ fn check_names_the_place_of_defects_in_each_language() {
             3,
             "incompatible types",
         ),
+        ("r", "m.R", "run <- function() {\n  stop('small')\n}\n", 2, "small"),
+        ("r", "m.R", "run <- function() {\n  1 +* 2\n}\n", 2, "unexpected"),
+        ("octave", "m.m", "1;\nfunction value = run()\n  error('small');\nend\n", 3, "small"),
+        ("octave", "m.m", "1;\nfunction value = run()\n  value = (;\nend\n", 3, "parse error"),
     ] {
         let folder = tempdir().unwrap();
         write_package(&folder.path().join("m"), runtime, file, code);
@@ -256,6 +332,18 @@ final class m {
 }
 ";
 
+const PARAMETERS_R: &str = r"
+run <- function(first, second = 'x', ...) list(first, second, length(list(...)))
+";
+
+const PARAMETERS_OCTAVE: &str = "
+1;
+% run(other) is not this one.
+function list = run(first, second = 'x')
+  list = {first, second};
+end
+";
+
 const PARAMETERS_SHELL: &str = r#"
 [ "$1" -ge 0 ] || { echo "below 0" >&2; exit 3; }
 printf '[%s, "%s"' "$1" "$2"
@@ -304,6 +392,33 @@ const CALLS: &[Calls] = &[
         ],
     ),
     (
+        "r",
+        "m:run",
+        "m.R",
+        PARAMETERS_R,
+        &[
+            ("[1]", "[1, 'x', 0]"),
+            ("[1, 2, 3, 4]", "[1, 2, 2]"),
+            ("{ second = 2, first = [1] }", "[[1], 2, 0]"),
+            ("{ second = 2 }", "\"first\" is missing"),
+        ],
+    ),
+    ("r", "m:run", "m.R", "run <- function(x) 2 + x", &[("3", "5"), ("{ y = 3 }", "no parameter")]),
+    (
+        "octave",
+        "m:run",
+        "m.m",
+        PARAMETERS_OCTAVE,
+        &[
+            ("[1]", "[1, 'x']"),
+            ("{ second = 2, first = [1] }", "[[1], 2]"),
+            ("{ second = 2 }", "the argument first is missing"),
+            ("{ third = 2, first = 1 }", "no parameter"),
+            ("[1, 2, 3]", "too many inputs"),
+        ],
+    ),
+    ("octave", "m:m", "m.m", "function x = m(x)\n  x = 2 + x;\nend\n", &[("{ x = 3 }", "5"), ("3", "5")]),
+    (
         "command",
         "sh {package}/m.sh {first} {second}",
         "m.sh",
@@ -324,7 +439,7 @@ fn arguments_belong_to_parameters_in_each_language() {
         let folder = tempdir().unwrap();
         write_package(&folder.path().join("m"), runtime, file, code);
         // A text is the part of an error.
-        let is_result = |text: &str| text.starts_with(['[', '2', '3']);
+        let is_result = |text: &str| text.starts_with(['[', '2', '3', '5']);
         let example = |(argument, result): &(&str, &str)| {
             let result = if is_result(result) { format!("result = {result}\n") } else { String::new() };
             format!("[[example]]\nargument = {argument}\n{result}")
@@ -344,7 +459,13 @@ fn arguments_belong_to_parameters_in_each_language() {
 
 #[test]
 fn missing_interpreter_is_named_with_its_remedy() {
-    for (runtime, option) in [("python3", "--python"), ("node", "--node"), ("java", "--java")] {
+    for (runtime, option) in [
+        ("python3", "--python"),
+        ("node", "--node"),
+        ("java", "--java"),
+        ("r", "--rscript"),
+        ("octave", "--octave"),
+    ] {
         for isolation in ["none", "process"] {
             let folder = tempdir().unwrap();
             write_package(&folder.path().join("m"), runtime, "m", "");
@@ -422,11 +543,17 @@ fn clients_call_map_and_report_errors() {
     let client = of_routines("clients/javascript/routines.mjs").canonicalize().unwrap();
     fs::write(folder.join("client.mjs"), JAVASCRIPT.replace("CLIENT", client.to_str().unwrap())).unwrap();
     fs::write(folder.join("Program.java"), JAVA).unwrap();
+    for (file, program, shim) in [("client.R", R, "shims/r/shim.R"), ("client.m", OCTAVE, "shims/octave/shim.m")] {
+        let shim = of_routines(shim).canonicalize().unwrap();
+        fs::write(folder.join(file), program.replace("CLIENT", shim.to_str().unwrap())).unwrap();
+    }
     let client = of_routines("clients/java/Client.java");
     for words in [
         &["env", &token, "node", "client.mjs", &url][..],
         &["javac", "-Xlint:all,-serial", "-Werror", "-d", "client", client.to_str().unwrap(), "Program.java"],
         &["env", &token, "java", "-cp", "client", "Program", &url],
+        &["env", &token, "Rscript", "client.R", &url],
+        &["env", &token, "octave-cli", "--norc", "client.m", &url],
     ] {
         succeed(&folder, words);
     }

@@ -3,6 +3,8 @@
 % A frame is `u32 length, u32 JSON length, JSON, bytes`, little endian. Each call is answered once, by a `result` or an
 % `error`. Standard output and standard error are the log, so routines may print. Octave 7 or later, no dependencies.
 %
+% In other programs, `source("shim.m")` defines `routines_connect`, a client of a gateway, which uses the program curl.
+%
 % JSON is read here, since `jsondecode` does not distinguish [1] from 1 and rounds some numbers differently. Octave cannot map
 % the page of a search, or of a function with checkpoints: the shim reads its first byte once a millisecond.
 1;
@@ -65,7 +67,8 @@ function json = shim_encode(value, depth = 0)
   elseif islogical(value) && isscalar(value)
     json = shim_truth(value);
   elseif (isa(value, "int64") || isa(value, "uint64")) && isscalar(value) && abs(double(value)) >= 2^53
-    json = sprintf("{\"$i\":\"%s\"}", num2str(value));
+    % `sprintf` rounds large ones.
+    json = sprintf("{\"$i\":\"%s\"}", strtrim(disp(value)));
   elseif isnumeric(value) && isreal(value) && isscalar(value)
     json = shim_numbers(double(value)){1};
   elseif islogical(value)
@@ -103,6 +106,10 @@ end
 function json = shim_encode_struct(value, depth)
   if isfield(value, "shape") && isa(value.shape, "uint32") && isfield(value, "numbers")
     json = shim_encode_array(value.numbers, double(value.shape));
+    return;
+  end
+  if isfield(value, "resource") && isa(value.resource, "uint8")
+    json = sprintf("{\"$resource\":%s}", shim_quoted(char(value.resource)));
     return;
   end
   if isfield(value, "integer") && isa(value.integer, "uint8")
@@ -385,10 +392,10 @@ function value = shim_apply(routine, names, argument)
     argument = {argument};
   end
   if nargout(routine) == 0
-    routine(argument{:});
+    feval(routine, argument{:});
     value = [];
   else
-    value = routine(argument{:});
+    value = feval(routine, argument{:});
   end
 end
 
@@ -641,9 +648,10 @@ function shim_load(message)
   if !any(exist(name) == [2 103])
     error("%s is not a function of the module", message.entry);
   end
-  shim.routine = str2func(name);
+  % No handle, which would prefer a function of Octave with this name.
+  shim.routine = name;
   if strcmp(message.kind, "search")
-    shim.routine = shim.routine();
+    shim.routine = feval(name);
     if !isstruct(shim.routine) || !all(isfield(shim.routine, {"start", "search", "split"}))
       error("%s does not return a struct of the functions start, search and split", message.entry);
     end
@@ -727,4 +735,148 @@ function shim_main()
   end
 end
 
-shim_main();
+% Returns a client of the gateway at an address, whose requests may take so many seconds.
+function r = routines_connect(url = "http://127.0.0.1:8790", timeout = 90)
+  url = regexprep(url, "/+$", "");
+  token = getenv("ROUTINES_TOKEN");
+  if !isempty(getenv("ROUTINES_TOKEN_FILE"))
+    token = strtrim(fileread(getenv("ROUTINES_TOKEN_FILE")));
+  end
+  is_here = !isempty(regexp(url, '^http://(localhost|127(\.\d+){3}|\[::1\])(:\d+)?$'));
+  if !isempty(token) && !strncmp(url, "https://", 8) && !is_here
+    error("the token is not sent to %s, which others could read: use https, or unset ROUTINES_TOKEN", url);
+  end
+  send = @(varargin) shim_request_over_http(url, token, timeout, varargin{:});
+  job = @(id) shim_job(send, timeout, id);
+  submit = @(body) job(shim_decode(send("POST", "/v1/jobs", shim_encode(body))).job);
+  call = @(routine, argument) shim_result(shim_decode(send("POST", ["/v1/routines/" routine "/call"], shim_encode(struct("argument", {argument})))));
+  r.job = job;
+  r.call = @(routine, varargin) call(routine, varargin);
+  % With the fields of a struct as named arguments.
+  r.call_named = call;
+  % One call for each element of a cell or an array. Options: struct("reduce", {{…}}, "by", …).
+  r.map = @(routine, values, varargin) submit(shim_body(routine, shim_each(values), varargin{:}));
+  % A cell with the arguments of each call, or a space, such as struct("range", {{0, 100}}).
+  r.starmap = @(routine, points, varargin) submit(shim_body(routine, points, varargin{:}));
+  r.search = @(routine, varargin) submit(struct("routine", routine, "argument", {varargin}));
+  % Uploads a file, and returns its place in arguments.
+  r.put = @(name, path) shim_put(send, name, path);
+end
+
+function points = shim_each(values)
+  if !iscell(values)
+    values = num2cell(values);
+  end
+  points = cellfun(@(value) {value}, values(:)', "UniformOutput", false);
+end
+
+function body = shim_body(routine, points, options = struct())
+  body = options;
+  body.routine = routine;
+  body.arguments = points;
+end
+
+function place = shim_put(send, name, path)
+  send("PUT", ["/v1/resources/" name], "", "", path);
+  place = struct("resource", uint8(name));
+end
+
+% Sends a request, and returns the answer as text.
+function answer = shim_request_over_http(url, token, timeout, method, path, body = "", accept = "", upload = "")
+  names = {tempname(), tempname(), tempname()};
+  remove = onCleanup(@() cellfun(@(name) exist(name, "file") && unlink(name), names));
+  option = @(name, value) sprintf("%s = %s\n", name, shim_quoted(value));
+  config = ["silent\nshow-error\n" option("url", [url path]) option("request", method) option("max-time", num2str(timeout)) ...
+    option("output", names{3}) option("write-out", "%{http_code}")];
+  if !isempty(token)
+    config = [config option("header", ["Authorization: Bearer " token])];
+  end
+  if !isempty(accept)
+    config = [config option("header", ["Accept: " accept])];
+  end
+  if !isempty(upload)
+    config = [config option("upload-file", upload)];
+  elseif !isempty(body)
+    config = [config option("header", "Content-Type: application/json") option("data-binary", ["@" names{2}])];
+    file = fopen(names{2}, "w");
+    fwrite(file, body);
+    fclose(file);
+  end
+  % In a file, so that other users do not see the token.
+  mask = umask(77);
+  file = fopen(names{1}, "w");
+  umask(mask);
+  fwrite(file, config);
+  fclose(file);
+  [failed, status] = system(["curl --config '" names{1} "'"]);
+  if failed
+    error("%s %s has no answer: %s", method, path, status);
+  end
+  answer = "";
+  if exist(names{3}, "file")
+    answer = fileread(names{3});
+  end
+  if status(1) != "2"
+    try
+      answer = shim_decode(answer).detail;
+    end
+    error(["routines:request:" status], "%s: %s", status, answer);
+  end
+end
+
+% Returns the value of a result, or fails with its error.
+function value = shim_result(result)
+  if isfield(result, "error")
+    error(struct("identifier", ["routines:call:" result.error.kind], "message", result.error.message));
+  end
+  value = result.value;
+end
+
+% Returns the functions of a job, which is started. Those with results wait until it is over.
+function job = shim_job(send, timeout, id)
+  path = ["/v1/jobs/" id];
+  ask = @(method, more) shim_decode(send(method, [path more]));
+  job.id = id;
+  job.status = @() ask("GET", "");
+  job.wait = @() shim_wait(ask, timeout);
+  job.results = @() shim_results(send, path, shim_succeed(ask, timeout, id));
+  job.values = @() cellfun(@shim_result, job.results(), "UniformOutput", false);
+  job.reduced = @() shim_complete(shim_succeed(ask, timeout, id)).reduced;
+  job.groups = @() shim_complete(shim_succeed(ask, timeout, id)).groups;
+  job.found = @() shim_second(shim_succeed(ask, timeout, id), @() ask("GET", "/results"));
+  job.cancel = @() ask("POST", "/cancel");
+  job.rerun = @() shim_job(send, timeout, ask("POST", "/rerun").job);
+end
+
+function value = shim_second(first, second)
+  value = second();
+end
+
+function state = shim_wait(ask, timeout)
+  do
+    state = ask("GET", sprintf("?wait=%d", min(60, floor(timeout / 2))));
+  until any(strcmp(state.state, {"successful", "incomplete", "failed", "cancelled"}))
+end
+
+function state = shim_succeed(ask, timeout, id)
+  state = shim_wait(ask, timeout);
+  if !strcmp(state.state, "successful")
+    error("routines:job", "job %s is %s: %s", id, state.state, disp(shim_field(state, "reason")));
+  end
+end
+
+function state = shim_complete(state)
+  failed = sum([struct2cell(state.tally.failed){:} 0]);
+  if failed
+    error("routines:job", "%d calls have failed: results() has the errors", failed);
+  end
+end
+
+function results = shim_results(send, path, ~)
+  lines = strtrim(send("GET", [path "/results"], "", "application/x-ndjson"));
+  results = shim_decode(["[" strrep(lines, "\n", ",") "]"]);
+end
+
+if !isempty(getenv("ROUTINES_IN"))
+  shim_main();
+end

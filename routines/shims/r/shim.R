@@ -3,6 +3,8 @@
 # A frame is `u32 length, u32 JSON length, JSON, bytes`, little endian. Each call is answered once, by a `result` or an
 # `error`. Standard output and standard error are the log, so routines may print. R 4.0 or later with the package jsonlite.
 #
+# In other programs, `source("shim.R")` defines `routines$connect`, a client of a gateway, which uses the program curl.
+#
 # R cannot map the page of a search, or of a function with checkpoints: the shim reads its first byte once a millisecond.
 # When it is set, the shim sends the state.
 
@@ -82,6 +84,7 @@ local(envir = shim, {
   encode <- function(value, depth = 0) {
     if (is.null(value)) return("null")
     if (inherits(value, "routines_text")) return(quoted_bytes(unclass(value)))
+    if (inherits(value, "routines_resource")) return(sprintf("{\"$resource\":%s}", quoted(unclass(value))))
     if (inherits(value, "routines_integer")) return(sprintf("{\"$i\":\"%s\"}", unclass(value)))
     if (inherits(value, "routines_array") || (is.numeric(value) && !is.null(dim(value)))) return(encode_array(value))
     if (is.factor(value)) value <- as.character(value)
@@ -198,11 +201,8 @@ local(envir = shim, {
     value
   }
 
-  # The frames from and to the host. Removed from the environment, so that routines do not write there by mistake.
-  input <- fifo(Sys.getenv("ROUTINES_IN"), "rb", blocking = TRUE)
-  output <- fifo(Sys.getenv("ROUTINES_OUT"), "wb", blocking = TRUE)
-  page <- Sys.getenv("ROUTINES_PAGE")
-  Sys.unsetenv(c("ROUTINES_IN", "ROUTINES_OUT", "ROUTINES_PAGE"))
+  # The frames from and to the host, and the page.
+  input <- output <- page <- NULL
   # The bytes of the last frame, and whether it may have special values.
   bytes <- raw()
   has_special <- FALSE
@@ -224,16 +224,24 @@ local(envir = shim, {
       die("the host has sent a frame of %.0f bytes with JSON of %.0f bytes", lengths[1], lengths[2])
     }
     content <- take(lengths[1] - 4)
-    text <- rawToChar(head(content, lengths[2]))
-    Encoding(text) <- "UTF-8"
     bytes <<- tail(content, length(content) - lengths[2])
+    parse(rawToChar(head(content, lengths[2])))
+  }
+
+  # Returns the value of a text in JSON without its special values.
+  parse <- function(text) {
+    Encoding(text) <- "UTF-8"
     # An escaped backslash precedes no escape.
     if (grepl("\\u0000", text, fixed = TRUE)) text <- gsub("(?<!\\\\)((?:\\\\\\\\)*)\\\\u0000", paste0("\\1", NUL), text, perl = TRUE)
     has_special <<- grepl("\"(\\$|\\\\u0024)", text) || grepl(NUL, text, fixed = TRUE)
     jsonlite::parse_json(text)
   }
 
-  decoded <- function(value, special = has_special) if (special) decode(value) else value
+  decoded <- function(value, special = NULL) {
+    # R evaluates arguments late, and this one may parse the message.
+    force(value)
+    if (if (is.null(special)) has_special else special) decode(value) else value
+  }
 
   send <- function(json, data = raw()) {
     json <- charToRaw(enc2utf8(json))
@@ -433,6 +441,8 @@ local(envir = shim, {
     following
   }
 
+  call_error <- function(error) condition("routines_call_error", error$message, kind = error$kind, trace = error$trace)
+
   # The running call: its id, and the state from which it continues; NULL in a search.
   running <- NULL
   has_states <- FALSE
@@ -446,7 +456,7 @@ local(envir = shim, {
       send(sprintf("{\"type\":\"call\",\"routine\":%s,\"argument\":%s}", quoted(routine), encode(list(...))))
       answer <- receive()
       if (is.null(answer$error)) return(decoded(answer$value))
-      stop(condition("routines_call_error", answer$error$message, kind = answer$error$kind, trace = answer$error$trace))
+      stop(call_error(answer$error))
     },
     # Offers a state from which the running call can continue, in case it is interrupted here or later.
     checkpoint = function(state) {
@@ -486,7 +496,7 @@ local(envir = shim, {
     base <<- sys.nframe()
     # With the places of the code. Other files of the package are sourced by their names in the folder `package`.
     assign("package", message$folder, globalenv())
-    for (code in parse(file, keep.source = TRUE, encoding = "UTF-8")) eval(code, globalenv())
+    for (code in base::parse(file, keep.source = TRUE, encoding = "UTF-8")) eval(code, globalenv())
     routine <- get0(entry[2], globalenv(), inherits = FALSE)
     is_search <- is.list(routine) && all(vapply(routine[c("start", "search", "split")], is.function, NA))
     if (message$kind == "search" && !is_search) stop(sprintf("%s is not a list of the functions start, search and split", message$entry), call. = FALSE)
@@ -513,7 +523,108 @@ local(envir = shim, {
     running <<- NULL
   }
 
+  # Returns a client of the gateway at an address, whose requests may take so many seconds.
+  connect <- function(url = "http://127.0.0.1:8790", timeout = 90) {
+    url <- sub("/+$", "", url)
+    file <- Sys.getenv("ROUTINES_TOKEN_FILE")
+    token <- if (nzchar(file)) trimws(readLines(file, 1)) else Sys.getenv("ROUTINES_TOKEN")
+    is_here <- grepl("^http://(localhost|127(\\.[0-9]+){3}|\\[::1\\])(:[0-9]+)?$", url)
+    if (nzchar(token) && !startsWith(url, "https://") && !is_here) {
+      stop("the token is not sent to ", url, ", which others could read: use https, or unset ROUTINES_TOKEN")
+    }
+    # Sends a request with a text or a file, and returns the answer as text.
+    send <- function(method, path, body = NULL, headers = character(), upload = NULL) {
+      files <- tempfile(c("config", "body", "answer"))
+      on.exit(unlink(files))
+      if (!is.null(body)) {
+        headers <- c(headers, "Content-Type: application/json")
+        writeLines(enc2utf8(body), files[2], useBytes = TRUE)
+      }
+      if (nzchar(token)) headers <- c(headers, paste("Authorization: Bearer", token))
+      options <- c(url = paste0(url, path), request = method, "max-time" = timeout, output = files[3], "write-out" = "%{http_code}",
+        "data-binary" = if (!is.null(body)) paste0("@", files[2]), "upload-file" = upload, structure(headers, names = rep("header", length(headers))))
+      # In a file, so that other users do not see the token.
+      file.create(files[1])
+      Sys.chmod(files[1], "600", use_umask = FALSE)
+      writeLines(c("silent", "show-error", paste0(names(options), " = ", quoted(options))), files[1], useBytes = TRUE)
+      status <- suppressWarnings(system2("curl", c("--config", shQuote(files[1])), stdout = TRUE))
+      if (!is.null(attr(status, "status"))) stop(sprintf("%s %s has no answer: curl has failed with %d", method, path, attr(status, "status")), call. = FALSE)
+      answer <- if (file.exists(files[3])) paste(readLines(files[3], encoding = "UTF-8", warn = FALSE), collapse = "\n") else ""
+      if (startsWith(status, "2")) return(answer)
+      detail <- tryCatch(jsonlite::parse_json(answer)$detail, error = function(error) answer)
+      stop(condition("routines_request_error", sprintf("%s: %s", status, detail), status = as.integer(status)))
+    }
+    ask <- function(...) decoded(parse(send(...)))
+    place <- function(name) sub("%40", "@", utils::URLencode(name, reserved = TRUE), fixed = TRUE)
+    submit <- function(routine, ..., key = NULL) {
+      body <- Filter(Negate(is.null), list(routine = routine, ...))
+      job(ask("POST", "/v1/jobs", encode(body), if (!is.null(key)) paste("Idempotency-Key:", key))$job)
+    }
+    value_of <- function(result) if (is.null(result$error)) result$value else stop(call_error(result$error))
+    # The functions of a job, which is started. Those with results wait until it is over.
+    job <- function(id) {
+      path <- paste0("/v1/jobs/", place(id))
+      status <- function(seconds = 0) ask("GET", sprintf("%s?wait=%d", path, as.integer(seconds)))
+      wait <- function() {
+        repeat {
+          state <- status(min(60, timeout %/% 2))
+          if (state$state %in% c("successful", "incomplete", "failed", "cancelled")) return(state)
+        }
+      }
+      succeed <- function() {
+        state <- wait()
+        if (state$state != "successful") stop(condition("routines_job_error", sprintf("job %s is %s: %s", id, state$state, toString(state$reason))))
+        state
+      }
+      complete <- function() {
+        state <- succeed()
+        failed <- sum(unlist(state$tally$failed))
+        if (failed > 0) stop(condition("routines_job_error", sprintf("%d calls of job %s have failed: results() has the errors", failed, id)))
+        state
+      }
+      results <- function() {
+        succeed()
+        lines <- send("GET", paste0(path, "/results"), headers = "Accept: application/x-ndjson")
+        decoded(parse(paste0("[", gsub("\n", ",", lines, fixed = TRUE), "]")))
+      }
+      list(
+        id = id, status = status, wait = wait, results = results,
+        values = function() lapply(results(), value_of),
+        reduced = function() complete()$reduced,
+        groups = function() complete()$groups,
+        found = function() {
+          succeed()
+          ask("GET", paste0(path, "/results"))
+        },
+        cancel = function() ask("POST", paste0(path, "/cancel")),
+        rerun = function() job(ask("POST", paste0(path, "/rerun"))$job)
+      )
+    }
+    list(
+      # Calls a routine with positional or named arguments.
+      call = function(routine, ...) value_of(ask("POST", sprintf("/v1/routines/%s/call", place(routine)), encode(list(argument = list(...))))),
+      # Starts a job with one call for each value. `reduce` has the names of numbers, and `by` the arguments that select groups.
+      map = function(routine, values, reduce = NULL, by = NULL, key = NULL) {
+        submit(routine, arguments = lapply(unname(as.list(values)), list), reduce = as.list(reduce), by = by, key = key)
+      },
+      # Starts a job with a list of arguments for each call, or with a space, such as `list(range = c(0, 100))`.
+      starmap = function(routine, points, reduce = NULL, by = NULL, key = NULL) submit(routine, arguments = points, reduce = as.list(reduce), by = by, key = key),
+      search = function(routine, ...) submit(routine, argument = list(...)),
+      job = job,
+      # Uploads a file, and returns its place in arguments.
+      put = function(name, path) {
+        send("PUT", paste0("/v1/resources/", place(name)), upload = path)
+        structure(name, class = "routines_resource")
+      }
+    )
+  }
+
   main <- function() {
+    input <<- fifo(Sys.getenv("ROUTINES_IN"), "rb", blocking = TRUE)
+    output <<- fifo(Sys.getenv("ROUTINES_OUT"), "wb", blocking = TRUE)
+    page <<- Sys.getenv("ROUTINES_PAGE")
+    # So that routines do not write there by mistake.
+    Sys.unsetenv(c("ROUTINES_IN", "ROUTINES_OUT", "ROUTINES_PAGE"))
     following <- NULL
     repeat {
       message <- if (is.null(following)) receive() else following
@@ -532,4 +643,4 @@ local(envir = shim, {
     }
   }
 })
-shim$main()
+if (nzchar(Sys.getenv("ROUTINES_IN"))) shim$main() else routines <- list(connect = shim$connect, integer = shim$routines$integer)

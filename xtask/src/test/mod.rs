@@ -23,7 +23,8 @@ const NETWORK_PACKAGES: &[&str] = &["iproute2", "nftables"];
 const SCRIPT_PACKAGES: &[&str] = &["jq"];
 
 /// The packages that run routines, and the commands of their guide.
-const ROUTINE_PACKAGES: &[&str] = &["curl", "default-jdk-headless", "nodejs", "python3"];
+const ROUTINE_PACKAGES: &[&str] =
+    &["curl", "default-jdk-headless", "nodejs", "octave", "python3", "r-base-core", "r-cran-jsonlite"];
 
 /// The packages that install the generator of requests to the gateway of routines.
 const REQUEST_PACKAGES: &[&str] = &["python3-venv"];
