@@ -199,6 +199,7 @@ impl<'a> CallHere<'a> {
                 }
                 Event::Step(_) => {}
                 Event::Broken(reason) => return Attempt::Lost(reason),
+                Event::Memory(reason) => return Attempt::Ended(failed(ErrorKind::Memory, reason)),
             }
         }
         if let Some(reason) = runtime.late_load() {

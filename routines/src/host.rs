@@ -90,7 +90,8 @@ impl Host {
         }
         let description = &package.description;
         let (folder, entry, kind) = (&package.folder, &description.entry, description.kind);
-        self.starter.start_for(tenant, folder, entry, kind, description.runtime)
+        let started = self.starter.start_for(tenant, folder, entry, kind, description.runtime)?;
+        Ok(started.with_memory(description.memory()))
     }
 
     /// Keeps a runtime without calls for others, unless it must not get more.

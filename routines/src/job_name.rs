@@ -105,7 +105,7 @@ mod tests {
         assert!(parsed.is_of("pi", "pi@2", &work.digest()) && parsed.is_of("pi@1", "pi@1", &work.digest()));
         assert!(!parsed.is_of("pi@2", "pi@2", &work.digest()));
         let reduced = |by| {
-            let reduce = Reduce { numbers: vec![Reduction::Sum], by };
+            let reduce = Reduce { numbers: vec![Reduction::Sum], by, routine: None };
             Work::Calls { space: Space::Range { from: 3, to: 10 }, reduce }
         };
         // As many calls with other arguments, and the same calls with another result.

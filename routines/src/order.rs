@@ -51,11 +51,12 @@ impl Work {
     /// Returns a short digest of all arguments and reductions.
     pub(crate) fn digest(&self) -> String {
         match self {
-            Self::Calls { space, reduce } if reduce.is_empty() => space.digest(),
+            Self::Calls { space, reduce } if reduce.is_empty() && reduce.routine.is_none() => space.digest(),
             Self::Calls { space, reduce } => {
-                let Reduce { numbers, by } = reduce;
+                let Reduce { numbers, by, routine } = reduce;
                 let by = if by.is_empty() { String::new() } else { format!(" by {by:?}") };
-                Space::List(vec![space.digest(), format!("{numbers:?}{by}")]).digest()
+                let routine = routine.as_ref().map_or_else(String::new, |name| format!(" routine {name}"));
+                Space::List(vec![space.digest(), format!("{numbers:?}{by}{routine}")]).digest()
             }
             // The word is no JSON, so it differs from an argument.
             Self::Search(argument) => Space::List(vec!["search".to_owned(), argument.clone()]).digest(),

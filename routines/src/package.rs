@@ -42,6 +42,9 @@ const NAME_BYTES_MAX: usize = 60;
 const CHECKPOINT: Duration = Duration::from_secs(30);
 const CHECKPOINT_SECONDS: RangeInclusive<f64> = 0.1..=86_400.0;
 
+/// The limits of the memory of a runtime, in MiB.
+const MEMORY_MIB: RangeInclusive<u64> = 1..=1 << 30;
+
 /// The maximum length of the text about a routine, in bytes, and its maximum number of tags.
 const TEXT_BYTES_MAX: usize = 4 << 10;
 const TAGS_MAX: usize = 16;
@@ -92,6 +95,8 @@ pub(crate) struct Description {
     pub(crate) kind: EntryKind,
     /// The maximum duration of a call, in seconds.
     timeout: Option<f64>,
+    /// The maximum memory of a runtime, in MiB.
+    memory: Option<u64>,
     /// The number of calls after which a runtime restarts.
     pub(crate) reuse: Option<u64>,
     /// The time between two states of a call, in seconds.
@@ -99,6 +104,9 @@ pub(crate) struct Description {
     /// Whether a direct call is repeated after its node, or its runtime, was lost with it.
     #[serde(default)]
     pub(crate) idempotent: bool,
+    /// Whether it combines a list of results to one, with the laws that `routines check` tests.
+    #[serde(default)]
+    pub(crate) reducer: bool,
     /// Without them, arguments are not checked.
     #[serde(rename(deserialize = "parameter"))]
     pub(crate) parameters: Option<Parameters>,
@@ -192,10 +200,17 @@ impl Description {
             let (least, most) = (CHECKPOINT_SECONDS.start(), CHECKPOINT_SECONDS.end());
             return Err(format!("checkpoint must be a number of seconds from {least} to {most}"));
         }
+        if self.memory.is_some_and(|mib| !MEMORY_MIB.contains(&mib)) {
+            let (least, most) = (MEMORY_MIB.start(), MEMORY_MIB.end());
+            return Err(format!("memory must be a number of MiB from {least} to {most}"));
+        }
         if self.kind == EntryKind::Search
             && (self.timeout.is_some() || self.reuse.is_some() || self.checkpoint.is_some())
         {
             return Err("a search has no timeout, reuse or checkpoint, which belong to calls".to_owned());
+        }
+        if self.kind == EntryKind::Search && self.reducer {
+            return Err("a search is no reducer: that is a property of functions".to_owned());
         }
         if self.kind == EntryKind::Search && self.idempotent {
             return Err("a search is not idempotent: that is a property of calls".to_owned());
@@ -241,6 +256,11 @@ impl Description {
 
     pub(crate) fn timeout(&self) -> Option<Duration> {
         self.timeout.map(Duration::from_secs_f64)
+    }
+
+    /// Returns the maximum memory of a runtime, in bytes.
+    pub(crate) fn memory(&self) -> Option<u64> {
+        self.memory.map(|mib| mib << 20)
     }
 
     /// Returns the file of the program that runs the routine; `None` if nodes have it.

@@ -62,7 +62,7 @@ impl Reduced {
     /// Returns the requested numbers of each group that has results, with its key in `by`, sorted by key; `None` without
     /// groups.
     pub(crate) fn shown_groups(&self) -> Option<Vec<Value>> {
-        let Reduce { numbers: wanted, by } = &self.wanted;
+        let Reduce { numbers: wanted, by, .. } = &self.wanted;
         let shown = self.groups.iter().map(|(key, numbers)| {
             let mut shown = numbers.shown(wanted);
             shown.insert("by".to_owned(), groups::shown(by, key));
@@ -150,6 +150,8 @@ impl Numbers {
                 Reduction::Histogram(bins) => {
                     bins.shown(|place| self.bins.get(&place).copied().unwrap_or_default())
                 }
+                // It is no number.
+                Reduction::Routine(_) => Value::Null,
             };
             (wanted.name(), value)
         });
@@ -232,7 +234,7 @@ mod tests {
     ];
 
     fn all() -> Reduce {
-        Reduce { numbers: ALL.to_vec(), by: Vec::new() }
+        Reduce { numbers: ALL.to_vec(), ..Reduce::default() }
     }
 
     fn reduced(results: &[(u64, f64)]) -> Reduced {
@@ -300,7 +302,8 @@ mod tests {
     #[test]
     fn output_with_most_groups_is_bounded() {
         let words = vec![Reduction::Mean, Reduction::Min, Reduction::Argmax, Reduction::Count];
-        let mut reduced = Reduced::new(&Reduce { numbers: words, by: vec![Selector::Position(0)] });
+        let mut reduced =
+            Reduced::new(&Reduce { numbers: words, by: vec![Selector::Position(0)], routine: None });
         for index in 0..5 * GROUPS_MAX {
             let group = i64::try_from(index % GROUPS_MAX).unwrap();
             reduced.add(&vec![Scalar::Number(group << 40)], index, index as f64 * -0.1);

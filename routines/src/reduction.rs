@@ -13,12 +13,12 @@ use crate::{
 };
 
 /// The forms of reductions.
-const JSON: &str = "a word such as \"sum\", {\"topk\": K}, {\"bottomk\": K} or {\"histogram\": {\"from\": X, \"to\": Y, \
-                    \"bins\": N}}";
-const OPTION: &str = "a word such as sum, topk=K, bottomk=K or histogram=FROM:TO:BINS";
+const JSON: &str = "a word such as \"sum\", {\"topk\": K}, {\"bottomk\": K}, {\"histogram\": {\"from\": X, \"to\": Y, \
+                    \"bins\": N}} or {\"routine\": NAME}";
+const OPTION: &str = "a word such as sum, topk=K, bottomk=K, histogram=FROM:TO:BINS or routine=NAME";
 
-/// The maximum number of reductions of a job: there are ten.
-const REDUCTIONS_MAX: usize = 10;
+/// The maximum number of reductions of a job: there are eleven.
+const REDUCTIONS_MAX: usize = 11;
 
 /// The maximum number of largest or smallest results.
 const K_MAX: u64 = 1_000;
@@ -30,7 +30,7 @@ const BINS_MAX: u64 = 10_000;
 const NUMBERS_MAX: u64 = 100_000;
 
 /// A number, or a few of them, that is computed from all results.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Reduction {
     /// The exact sum, rounded once.
@@ -49,6 +49,8 @@ pub(crate) enum Reduction {
     /// The smallest results with their indices, 1 to 1,000, the smallest first.
     Bottomk(u64),
     Histogram(Histogram),
+    /// The value that this reducer makes of all results: NAME@VERSION, NAME for its latest version, or a digest.
+    Routine(String),
 }
 
 /// The equal intervals of a histogram. Each includes its lower end, and the last one its upper end, too.
@@ -67,6 +69,8 @@ pub(crate) struct Reduce {
     pub(crate) numbers: Vec<Reduction>,
     /// The arguments with equal values in a group.
     pub(crate) by: Vec<Selector>,
+    /// The routine that combines all results: its name as requested, in an order its digest.
+    pub(crate) routine: Option<String>,
 }
 
 impl Reduce {
@@ -75,14 +79,27 @@ impl Reduce {
     pub(crate) fn new(numbers: Vec<Reduction>, by: Vec<Selector>) -> Result<Self, String> {
         Reduction::check_names(&numbers)?;
         Selector::check_all(&by)?;
+        let (mut of_numbers, mut routine) = (Vec::new(), None);
+        for wanted in numbers {
+            match wanted {
+                Reduction::Routine(name) => routine = Some(name),
+                number => of_numbers.push(number),
+            }
+        }
+        let numbers = of_numbers;
+        if routine.is_some() && !by.is_empty() {
+            return Err("a routine combines all results, not those of groups: remove `by`, or submit another job"
+                .to_owned());
+        }
         if numbers.is_empty() && !by.is_empty() {
             return Err(
                 "`by` groups the numbers of `reduce`, which are missing: give both, or none".to_owned()
             );
         }
-        Ok(Self { numbers, by })
+        Ok(Self { numbers, by, routine })
     }
 
+    /// Returns whether no numbers are computed.
     pub(crate) fn is_empty(&self) -> bool {
         self.numbers.is_empty()
     }
@@ -180,6 +197,7 @@ impl FromStr for Reduction {
         };
         let json = match text.split_once('=') {
             None => json!(text),
+            Some(("routine", name)) => json!({ "routine": name }),
             Some(("histogram", parameters)) => match parameters.split(':').collect::<Vec<_>>()[..] {
                 [from, to, bins] => {
                     json!({ "histogram": { "from": number(from)?, "to": number(to)?, "bins": number(bins)? } })
@@ -235,13 +253,14 @@ mod tests {
             (json!("argmin"), "argmin", Reduction::Argmin),
             (json!({ "topk": 10 }), "topk=10", Reduction::Topk(10)),
             (json!({ "bottomk": 1000 }), "bottomk=1000", Reduction::Bottomk(1000)),
+            (json!({ "routine": "merge@1" }), "routine=merge@1", Reduction::Routine("merge@1".to_owned())),
             (
                 json!({ "histogram": { "from": -1.5, "to": 10, "bins": 20 } }),
                 "histogram=-1.5:10:20",
                 Reduction::Histogram(bins),
             ),
         ] {
-            assert_eq!(Reduction::parse_all(&[json]), Ok(vec![expected]));
+            assert_eq!(Reduction::parse_all(&[json]), Ok(vec![expected.clone()]));
             assert_eq!(text.parse(), Ok(expected));
         }
     }
@@ -264,8 +283,11 @@ mod tests {
             assert!(refused.contains("`reduce[1]`") && refused.contains(part), "{json}: {refused}");
         }
         let twice = vec![Reduction::Topk(1), Reduction::Sum, Reduction::Topk(2)];
-        let many = vec![Reduction::Sum; 11];
-        assert!(Reduce::new(many, Vec::new()).unwrap_err().contains("11 numbers"));
+        let many = vec![Reduction::Sum; 12];
+        assert!(Reduce::new(many, Vec::new()).unwrap_err().contains("12 numbers"));
+        let routine = || vec![Reduction::Routine("merge@1".to_owned())];
+        assert!(Reduce::new(routine(), vec![Selector::Position(0)]).unwrap_err().contains("remove `by`"));
+        assert_eq!(Reduce::new(routine(), Vec::new()).unwrap().routine.as_deref(), Some("merge@1"));
         assert!(Reduce::new(twice, Vec::new()).unwrap_err().contains("`reduce[2]` repeats topk"));
         for text in ["topk=x", "topk", "topk=", "histogram=0:1", "histogram=0:1:2:3", "sum=1", "median"] {
             let refused = text.parse::<Reduction>().unwrap_err();

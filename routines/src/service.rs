@@ -28,7 +28,7 @@ use self::{
 pub(crate) use self::{quota::Quotas, usage::Record};
 use crate::{
     NAME,
-    batch::Batch,
+    batch::{Batch, reduced_name},
     job_name::{Name, job_name, key_of},
     library::{Library, Page, Query},
     order::{Order, Work},
@@ -193,14 +193,30 @@ impl Service {
         }
         let work = checked_groups(work).await?;
         let title = job_name(&of_job, work.calls(), &arguments, &name, &self.store.tenant);
-        let (space, reduce) = match work {
+        let (space, mut reduce) = match work {
             Work::Calls { space, reduce } => (space, reduce),
             Work::Search(argument) => (Space::List(vec![argument]), Reduce::default()),
         };
         let space = checked(&installed, space, Parameters::check_space).await?;
         let space = self.referred(space, kind).await?;
+        if let Some(routine) = &mut reduce.routine {
+            *routine = self.reducer(routine).await?;
+        }
         let order = Order { tenant: self.store.tenant.clone(), ..Order::new(digest, of_job, space, reduce) };
         Ok((self.send(order, kind, title).await?, true))
+    }
+
+    /// Returns the digest of a routine that combines results.
+    async fn reducer(&self, routine: &str) -> Result<String, ServiceError> {
+        let installed = self.package(routine, Duration::ZERO).await?;
+        let package = &installed.package;
+        if package.description.reducer {
+            return Ok(package.digest.clone());
+        }
+        Err(ServiceError::Invalid(format!(
+            "{} is no reducer: deploy a version with `reducer = true` in routine.toml, which routines check tests",
+            package.name()
+        )))
     }
 
     /// Returns the job with a key.
@@ -287,6 +303,15 @@ impl Service {
         let has_tally = name.calls.is_some() && (state == SUCCESSFUL || state == INCOMPLETE);
         let tally = if has_tally { Some(self.tally(id).await?) } else { None };
         let reduced = tally.as_ref().and_then(|tally| tally.reduced.as_deref());
+        let mut shown = reduced.and_then(Reduced::shown);
+        if tally.as_ref().is_some_and(|tally| tally.is_combined) {
+            let (store, object) = (self.store.clone(), reduced_name(name.key));
+            let read = blocking(move || store.objects.get(&object).map_err(|error| StoreError::Io { name: object, error }));
+            let value = serde_json::from_slice(&read.await??).map_err(|error| {
+                ServiceError::Invalid(format!("the combined result of job {id} is damaged: {error}"))
+            })?;
+            shown.get_or_insert_with(|| serde_json::json!({}))["routine"] = value;
+        }
         let reported = name.calls.map(|calls| details.sums().0.worked.min(calls));
         Ok(Status {
             job: id.to_string(),
@@ -294,7 +319,7 @@ impl Service {
             state,
             calls: name.calls,
             ended: tally.as_ref().map(|tally| tally.ended).or(reported),
-            reduced: reduced.and_then(Reduced::shown),
+            reduced: shown,
             groups: reduced.and_then(Reduced::shown_groups),
             tally: tally.as_ref().map(Tally::counted),
             reason: record.reason.clone().or(details.missing),

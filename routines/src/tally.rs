@@ -18,6 +18,8 @@ pub(crate) struct Tally {
     pub(crate) reduced: Option<Box<Reduced>>,
     /// Without the numbers of calls.
     pub(crate) usage: Usage,
+    /// Whether a routine has combined the results.
+    pub(crate) is_combined: bool,
 }
 
 /// The numbers of calls, as clients see them.
@@ -35,6 +37,7 @@ impl Output for Tally {
             *self.failed.entry(kind).or_default() += calls;
         }
         self.usage.merge(&other.usage);
+        self.is_combined |= other.is_combined;
         if let Some(other) = other.reduced {
             self.reduced.get_or_insert_default().merge(*other);
         }
@@ -74,7 +77,7 @@ mod tests {
         let kind = prop_oneof![Just(None), Just(Some(ErrorKind::User)), Just(Some(ErrorKind::Crash))];
         vec((kind, any::<i8>(), any::<bool>()), 0..9).prop_map(|calls| {
             let numbers = vec![Reduction::Mean, Reduction::Argmin, Reduction::Count];
-            let mut tally = Tally::of(&Reduce { numbers, by: vec![Selector::Position(0)] });
+            let mut tally = Tally::of(&Reduce { numbers, by: vec![Selector::Position(0)], routine: None });
             for (failed, result, group) in calls {
                 tally.count(failed);
                 tally.usage.merge(&Usage {

@@ -8,7 +8,7 @@ use std::{
 
 use serde_json::{Value, json, value::RawValue};
 
-use super::{Batch, Live, Node, status::Counts, tests::results};
+use super::{Batch, Live, Node, combine::Stage, status::Counts, tests::results};
 use crate::{
     host::Host,
     order::Order,
@@ -92,7 +92,7 @@ impl Case {
     }
 
     fn live(&self, counts: &Arc<Counts>) -> Live<Node> {
-        Live::new(Node::new(Host::current().unwrap(), &self.order).unwrap(), Arc::clone(counts))
+        Live::new(Node::new(Host::current().unwrap(), &self.order, Stage::default()).unwrap(), Arc::clone(counts))
     }
 
     /// Returns the lines of a file of notes.
@@ -209,7 +209,7 @@ fn step<R>(runtime: &mut Runtime, request: Option<Request>, find: impl Fn(Step) 
                         return found;
                     }
                 }
-                Event::Broken(reason) => panic!("{reason}"),
+                Event::Broken(reason) | Event::Memory(reason) => panic!("{reason}"),
             }
         }
     }

@@ -13,6 +13,7 @@ use serde_json::value::RawValue;
 
 use super::{
     Batch, Checkpoint,
+    combine::{Partials, Stage},
     platform::{CallRuntime as _, Platform},
     status::{Counts, RunningCalls},
 };
@@ -191,7 +192,11 @@ impl<P: Platform> Live<P> {
         };
         let Some(mut taken) = taken else { return Ok(()) };
         let mut files = platform.files();
-        let calls = match arguments(order, &taken, files.as_mut())? {
+        let arguments = match platform.partials() {
+            Some(partials) => combined(partials, &taken)?,
+            None => arguments(order, &taken, files.as_mut())?,
+        };
+        let calls = match arguments {
             Arguments::Ready(calls) => calls,
             Arguments::Later => {
                 batch.open.insert(taken);
@@ -279,6 +284,10 @@ impl<P: Platform> Live<P> {
                     self.on_broken(batch, order, ErrorKind::Crash, reason)?;
                     return Ok(answered);
                 }
+                Event::Memory(reason) => {
+                    self.on_broken(batch, order, ErrorKind::Memory, reason)?;
+                    return Ok(answered);
+                }
             }
         }
         self.check_time(batch, order)?;
@@ -307,7 +316,7 @@ impl<P: Platform> Live<P> {
         answers: Vec<(u64, Result<Box<RawValue>, CallError>)>,
     ) {
         let installed = self.platform.installed();
-        let is_reduced = !order.reduce.is_empty();
+        let is_reduced = batch.stage == Stage::Calls && !order.reduce.is_empty();
         let outcome = |(index, answer)| {
             let outcome = installed.outcome(answer);
             let refused = match &outcome {
@@ -347,7 +356,9 @@ impl<P: Platform> Live<P> {
 
     /// Passes outcomes to the writer.
     fn put(&mut self, batch: &mut Batch<P>, order: &Order, outcomes: &[(u64, Outcome)]) {
-        let (mut calls, mut tally) = (Ranges::default(), Tally::of(&order.reduce));
+        let makes_calls = batch.stage == Stage::Calls;
+        let mut tally = if makes_calls { Tally::of(&order.reduce) } else { Tally::default() };
+        let mut calls = Ranges::default();
         tally.usage = std::mem::take(&mut self.usage);
         for (index, outcome) in outcomes {
             tally.usage.add_outcome(outcome);
@@ -359,10 +370,12 @@ impl<P: Platform> Live<P> {
                 let key = key.expect("the keys are checked before the job is submitted");
                 reduced.add(&key, *index, number);
             }
-            tally.count(match outcome {
-                Outcome::Value(_) => None,
-                Outcome::Error(error) => Some(error.kind),
-            });
+            if makes_calls {
+                tally.count(match outcome {
+                    Outcome::Value(_) => None,
+                    Outcome::Error(error) => Some(error.kind),
+                });
+            }
             batch.crashed.remove(index);
         }
         self.counts.add(&tally);
@@ -418,7 +431,10 @@ impl<P: Platform> Live<P> {
         let crashes = batch.crashed.entry(index).or_default();
         *crashes += 1;
         tracing::info!(index, crashes, reason, "a runtime was lost with a call");
-        if kind == ErrorKind::Timeout || *crashes >= CRASHES_MAX {
+        // Earlier calls may have filled the memory of a runtime.
+        let is_its_own =
+            kind == ErrorKind::Timeout || kind == ErrorKind::Memory && runtime.calls() == 1;
+        if is_its_own || *crashes >= CRASHES_MAX {
             self.put(batch, order, &[(index, Outcome::Error(CallError::new(kind, reason)))]);
         } else {
             batch.open.extend(rest);
@@ -444,6 +460,20 @@ enum Arguments {
     Later,
     /// Resources of the first call cannot be fetched, for this reason.
     Failed(String),
+}
+
+/// Returns the arguments of calls that combine results, at least of the first, up to the maximum size.
+fn combined(partials: &Partials, calls: &Range<u64>) -> Result<Arguments, String> {
+    let (mut arguments, mut bytes) = (Vec::new(), 0);
+    for index in calls.clone() {
+        if bytes > FRAME_ARGUMENTS_BYTES_MAX {
+            break;
+        }
+        let argument = partials.argument(index)?;
+        bytes += argument.get().len();
+        arguments.push((index, argument));
+    }
+    Ok(Arguments::Ready(arguments))
 }
 
 /// Returns the arguments of calls, at least of the first, up to the maximum size and with the same resources.

@@ -12,6 +12,7 @@
 //! result is durable and it counts in the output of exactly one task. If a node is lost, the calls that it has ended since
 //! its last flush are repeated; the manifest counts each index once.
 
+mod combine;
 mod live;
 mod platform;
 mod status;
@@ -28,13 +29,17 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use taskwork::{Context, Hooks, Job, Outcome, Task, Variables};
 
 use self::{
+    combine::Stage,
     live::{Live, cancel},
     platform::{Node, Platform},
     status::Calls,
 };
 use crate::{host::Host, order::Order, ranges::Ranges, tally::Tally};
 
-pub(crate) use self::live::cancel::Cancelled;
+pub(crate) use self::{
+    combine::reduced_name,
+    live::cancel::Cancelled,
+};
 
 pub(crate) const KIND: &str = "batch";
 
@@ -56,6 +61,7 @@ pub(crate) struct Batch<P: Platform = Node> {
     careful: u64,
     /// The last state of a call, until its result is durable. No later call starts before that, so there is one.
     checkpoint: Option<Checkpoint>,
+    stage: Stage,
     /// The state on this node; `None` until the task is searched here.
     live: Option<Box<Live<P>>>,
 }
@@ -74,12 +80,14 @@ struct Encoded {
     crashed: BTreeMap<u64, u32>,
     careful: u64,
     checkpoint: Option<Checkpoint>,
+    stage: Stage,
 }
 
 impl<P: Platform> Batch<P> {
     /// Creates the task of all calls of a job.
     fn of(calls: u64) -> Self {
-        Self { open: (0..calls).into(), crashed: BTreeMap::new(), careful: 0, checkpoint: None, live: None }
+        let (crashed, stage) = (BTreeMap::new(), Stage::default());
+        Self { open: (0..calls).into(), crashed, careful: 0, checkpoint: None, stage, live: None }
     }
 
     /// Returns the calls without durable results.
@@ -103,13 +111,17 @@ impl<P: Platform> Batch<P> {
         let crashed = given.iter().filter_map(|index| self.crashed.remove_entry(index)).collect();
         let careful = self.careful.saturating_sub(self.open.len());
         let checkpoint = self.checkpoint.take_if(|last| open.contains(last.index));
-        Some(Self { open, crashed, careful, checkpoint, live: None })
+        Some(Self { open, crashed, careful, checkpoint, stage: self.stage, live: None })
     }
 }
 
 impl Batch {
     pub(crate) fn job(order: Order, name: String) -> Job<Self> {
-        Job::new(Self { open: order.calls(), ..Self::of(0) }, order).kind(KIND).name(name)
+        let root = match order.reduce.routine {
+            Some(_) => Self { stage: Stage::Rounds { next: 0, inputs: 0 }, ..Self::of(0) },
+            None => Self { open: order.calls(), ..Self::of(0) },
+        };
+        Job::new(root, order).kind(KIND).name(name)
     }
 
     /// Works until the task is complete or interrupted.
@@ -119,13 +131,17 @@ impl Batch {
     fn work(&mut self, cx: &mut Context<'_, Self>) -> Result<Outcome, String> {
         let host =
             Host::current().ok_or("this process is not a node of routines: start it by routines node")?;
+        if let Stage::Rounds { next, inputs } = self.stage {
+            return self.next_round(host, (next, inputs), cx);
+        }
+        let makes_calls = self.stage == Stage::Calls;
         let counts = || cx.companion().map(Calls::counts).unwrap_or_default();
         let mut live = match self.live.take() {
             Some(live) => live,
-            None => Box::new(Live::new(Node::new(host, cx.shared())?, counts())),
+            None => Box::new(Live::new(Node::new(host, cx.shared(), self.stage)?, counts())),
         };
         let mut waits = 0;
-        if !cx.shared().reduce.is_empty() {
+        if makes_calls && !cx.shared().reduce.is_empty() {
             // A job without calls has the numbers of no results.
             let tally = Tally::of(&cx.shared().reduce);
             taskwork::Output::merge(cx.output(), tally);
@@ -154,8 +170,10 @@ impl Batch {
             let wait = if waits < SHORT_WAITS { WAIT } else { LONG_WAIT };
             let answered = live.wait(self, order, wait)?;
             waits = if answered == 0 { waits + 1 } else { 0 };
-            cx.worked(answered);
-            cx.progressed(answered as f64 / order.len().max(1) as f64);
+            if makes_calls {
+                cx.worked(answered);
+                cx.progressed(answered as f64 / order.len().max(1) as f64);
+            }
         }
     }
 
@@ -193,13 +211,13 @@ impl Task for Batch {
 impl<P: Platform> Serialize for Batch<P> {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         let (open, crashed, checkpoint) = (self.unfinished(), self.crashed.clone(), self.checkpoint.clone());
-        Encoded { open, crashed, careful: self.careful, checkpoint }.serialize(to)
+        Encoded { open, crashed, careful: self.careful, checkpoint, stage: self.stage }.serialize(to)
     }
 }
 
 impl<'de, P: Platform> Deserialize<'de> for Batch<P> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        let Encoded { open, crashed, careful, checkpoint } = Encoded::deserialize(from)?;
-        Ok(Self { open, crashed, careful, checkpoint, live: None })
+        let Encoded { open, crashed, careful, checkpoint, stage } = Encoded::deserialize(from)?;
+        Ok(Self { open, crashed, careful, checkpoint, stage, live: None })
     }
 }

@@ -8,6 +8,7 @@ use std::{
 
 use serde_json::value::RawValue;
 
+use super::combine::{Partials, Stage};
 use crate::{
     host::Host,
     order::Order,
@@ -28,6 +29,8 @@ pub(crate) trait Platform: fmt::Debug {
     /// Returns the files for the arguments of a frame; `None` if arguments have none.
     fn files(&self) -> Option<Files<'_>>;
     fn installed(&self) -> &Installed;
+    /// Returns the results that the calls combine; `None` for the calls of the job.
+    fn partials(&self) -> Option<&Partials>;
     /// Returns the calls of the job that users have cancelled.
     fn cancelled(&self) -> io::Result<Ranges>;
     /// Returns an idle runtime, or starts one.
@@ -68,17 +71,27 @@ pub(crate) struct Node {
     tenant: Tenant,
     /// The key of the job.
     key: String,
+    partials: Option<Partials>,
 }
 
 impl Node {
     /// # Errors
     /// The reason for which no node can run the job.
-    pub(super) fn new(host: &'static Host, order: &Order) -> Result<Self, String> {
-        let installed = host.packages.get(&host.store, &order.digest);
+    pub(super) fn new(host: &'static Host, order: &Order, stage: Stage) -> Result<Self, String> {
+        let (digest, partials) = match (stage, &order.reduce.routine) {
+            (Stage::Round { number, inputs }, Some(digest)) => {
+                let partials = Partials::open(&host.store, &order.key, number, inputs);
+                let unread = |error| format!("the results to combine cannot be read: {error}");
+                (digest, Some(partials.map_err(unread)?))
+            }
+            _ => (&order.digest, None),
+        };
+        let installed = host.packages.get(&host.store, digest);
         let installed = installed.map_err(|error| format!("the package cannot be used: {error}"))?;
-        let writer = host.writer(&order.key);
+        let writer = host.writer(&stage.key(&order.key));
         let writer = writer.map_err(|error| format!("results cannot be written: {error}"))?;
-        Ok(Self { host, installed, writer, tenant: order.tenant.clone(), key: order.key.clone() })
+        let (tenant, key) = (order.tenant.clone(), order.key.clone());
+        Ok(Self { host, installed, writer, tenant, key, partials })
     }
 }
 
@@ -99,6 +112,10 @@ impl Platform for Node {
 
     fn installed(&self) -> &Installed {
         &self.installed
+    }
+
+    fn partials(&self) -> Option<&Partials> {
+        self.partials.as_ref()
     }
 
     fn cancelled(&self) -> io::Result<Ranges> {

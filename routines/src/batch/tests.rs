@@ -9,7 +9,7 @@ use std::{
 use serde_json::Value;
 use taskwork::{Job, JobError, Limits, Report, Task as _};
 
-use super::{Batch, Checkpoint, Live, Node};
+use super::{Batch, Checkpoint, Live, Node, combine::Stage};
 use crate::{
     host::Host,
     order::Order,
@@ -258,7 +258,7 @@ fn calls_are_open_in_encoded_task_until_results_are_durable() {
     const CALLS: u64 = 20;
     let run = Run::of("square", "", range(20));
     let folder = fixture().folder.join("store").join(Store::job(&run.order.key));
-    let node = Node::new(Host::current().unwrap(), &run.order).unwrap();
+    let node = Node::new(Host::current().unwrap(), &run.order, Stage::default()).unwrap();
     let mut live = Live::new(node, Arc::default());
     // No result can be written.
     fs::create_dir_all(folder.parent().unwrap()).unwrap();
@@ -347,7 +347,7 @@ fn lost(script: &str) -> String {
         assert!(Instant::now() < deadline, "the runtime is not lost");
         for event in runtime.poll(Duration::from_millis(10)) {
             match event {
-                Event::Broken(reason) => return reason,
+                Event::Broken(reason) | Event::Memory(reason) => return reason,
                 Event::Step(Step::Loaded) => {
                     let argument = serde_json::value::RawValue::from_string("5".to_owned()).unwrap();
                     runtime.call(&[(5, argument)], None, 0).unwrap();

@@ -1,5 +1,7 @@
 //! `init` and `check`: the folder of a routine before it is deployed.
 
+mod laws;
+
 use std::{
     collections::HashMap,
     fs,
@@ -169,6 +171,15 @@ fn run(arguments: &Check, package: Package) -> Result<Vec<Defect>, Failure> {
             defects.push(defect);
         }
     }
+    if defects.is_empty() && package.description.reducer {
+        let at = text.find("\nreducer").map_or(0, |at| at + 1);
+        defects.extend(laws::check(host, &installed).map_err(|(message, remedy)| Defect {
+            file: path,
+            line: Some(line_of(&text, at)),
+            message,
+            remedy,
+        }).err());
+    }
     Ok(defects)
 }
 
@@ -180,6 +191,7 @@ fn load(runtime: &mut Runtime) -> Result<(), CallError> {
                 Event::Step(Step::NotLoaded(error)) => return Err(error),
                 Event::Step(_) => {}
                 Event::Broken(reason) => return Err(CallError::new(ErrorKind::Crash, reason)),
+                Event::Memory(reason) => return Err(CallError::new(ErrorKind::Memory, reason)),
             }
         }
         if let Some(reason) = runtime.late_load() {

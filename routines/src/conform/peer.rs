@@ -152,7 +152,7 @@ impl Peer {
         for event in self.runtime.poll(LOOK) {
             match event {
                 Event::Step(step) => self.steps.push_back(step),
-                Event::Broken(reason) => self.end = Some(reason),
+                Event::Broken(reason) | Event::Memory(reason) => self.end = Some(reason),
             }
         }
     }

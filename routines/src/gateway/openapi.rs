@@ -140,6 +140,10 @@ pub(super) struct Signature {
     /// The time between two states of a call, in seconds.
     checkpoint: Option<f64>,
     idempotent: bool,
+    /// Whether it combines a list of results to one.
+    reducer: bool,
+    /// The maximum memory of a process, in MiB.
+    memory: Option<u64>,
     parameters: Option<Vec<Parameter>>,
     /// The JSON Schema of the result.
     result: Option<Value>,

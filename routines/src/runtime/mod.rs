@@ -3,6 +3,7 @@
 mod consumption;
 mod interpreter;
 mod log;
+mod memory;
 mod nested;
 mod package_cache;
 mod page;

@@ -30,6 +30,7 @@ use tempfile::TempDir;
 use super::{
     LOAD_MAX, consumption,
     log::Log,
+    memory::{MEASURE_EVERY, MemoryLimit},
     nested::NestedCall,
     page::{Page, Request},
     threads::spawn,
@@ -62,6 +63,8 @@ pub(crate) enum Event {
     Step(Step),
     /// It has exited, or violated the protocol. It must be dropped.
     Broken(String),
+    /// It exceeds the memory of its routine. It must be dropped.
+    Memory(String),
 }
 
 /// A runtime with a loaded routine, or one that is loading it.
@@ -88,6 +91,7 @@ pub(crate) struct Runtime {
     depth: u32,
     /// The tenant of all its calls.
     tenant: Tenant,
+    memory: Option<MemoryLimit>,
     killer: Killer,
     /// Whether its status was collected: then another process may have its id.
     is_collected: bool,
@@ -141,6 +145,7 @@ impl Runtime {
             calls: 0,
             depth: 0,
             tenant: Tenant::default(),
+            memory: None,
             killer: group.killer(),
             is_collected: false,
             exit,
@@ -151,6 +156,12 @@ impl Runtime {
 
     pub(super) fn for_tenant(mut self, tenant: Tenant) -> Self {
         self.tenant = tenant;
+        self
+    }
+
+    /// Sets the maximum memory of its processes, in bytes.
+    pub(crate) fn with_memory(mut self, bytes: Option<u64>) -> Self {
+        self.memory = bytes.map(MemoryLimit::new);
         self
     }
 
@@ -293,6 +304,7 @@ impl Runtime {
     pub(crate) fn wait(&self, most: Duration) {
         let mut ready = Vec::new();
         let is_complete = self.watch(&mut ready);
+        let most = if self.memory.is_some() { most.min(MEASURE_EVERY) } else { most };
         wait_for(&mut ready, if is_complete { most } else { most.min(LOOK) });
     }
 
@@ -318,6 +330,12 @@ impl Runtime {
         } else if let Some(outcome) = self.nested.as_mut().and_then(NestedCall::advance) {
             self.nested = None;
             self.answer(&outcome);
+        }
+        let group = self.group.child.id();
+        if events.is_empty()
+            && let Some(reason) = self.memory.as_mut().and_then(|limit| limit.exceeded(group))
+        {
+            events.push(Event::Memory(reason));
         }
         events
     }

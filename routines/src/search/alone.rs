@@ -45,6 +45,7 @@ pub(crate) fn search_alone(runtime: &mut Runtime, argument: &RawValue, limit: Du
                 Event::Step(Step::Failed(error) | Step::NotLoaded(error)) => return Outcome::Error(error),
                 Event::Step(_) => {}
                 Event::Broken(reason) => return failed(ErrorKind::Crash, reason),
+                Event::Memory(reason) => return failed(ErrorKind::Memory, reason),
             }
         }
     }

@@ -168,7 +168,7 @@ impl Foreign {
                     return Err(format!("routine {name} cannot be loaded: {}\n{trace}", error.message));
                 }
                 Event::Step(_) => {}
-                Event::Broken(reason) => {
+                Event::Broken(reason) | Event::Memory(reason) => {
                     let has_crashed = live.on_broken(&reason)?;
                     self.crashes += u32::from(has_crashed);
                     progress(cx).add(0, u64::from(has_crashed));

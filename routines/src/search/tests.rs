@@ -232,7 +232,7 @@ impl Driven {
             }
             match self.runtime.poll(Duration::from_millis(1)).pop() {
                 Some(Event::Step(step)) => return step,
-                Some(Event::Broken(reason)) => panic!("{reason}"),
+                Some(Event::Broken(reason) | Event::Memory(reason)) => panic!("{reason}"),
                 None => {}
             }
         }

@@ -123,6 +123,24 @@ impl Results {
         }
     }
 
+    /// Returns the sizes of the outcomes in bytes, sorted by index.
+    pub(crate) fn sizes(&self) -> impl Iterator<Item = u64> + '_ {
+        self.places.iter().map(|(.., place)| place.end - place.start)
+    }
+
+    /// Returns outcomes by their places in the order of indices, each as the fields of an object in JSON with its end.
+    pub(crate) fn outcomes(&self, places: Range<usize>) -> Result<Vec<String>, ResultsError> {
+        let mut outcomes = Vec::new();
+        while let Some((index, ..)) = self.places[..places.end].get(places.start + outcomes.len()) {
+            let most = places.len() - outcomes.len();
+            for Line { index, json } in self.lines(*index, most, PART_BYTES)? {
+                let head = format!("{{\"index\":{index},");
+                outcomes.push(json.strip_prefix(&head).unwrap_or(&json).to_owned());
+            }
+        }
+        Ok(outcomes)
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.places.len()
     }

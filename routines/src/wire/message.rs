@@ -142,6 +142,8 @@ pub(crate) enum ErrorKind {
     OutcomeUnknown,
     /// A user has cancelled the call.
     Cancelled,
+    /// The runtime exceeded its memory with the call.
+    Memory,
 }
 
 /// The reasons for which a frame is not a message.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde_json::Value;
 use taskwork::{Variable, lowlevel::Suggested};
 
-use super::{super::platform::CallRuntime as _, Batch, Live, Platform};
+use super::{super::{combine::Stage, platform::CallRuntime as _}, Batch, Live, Platform};
 use crate::{
     order::Order,
     store::Outcome,
@@ -58,7 +58,7 @@ impl<P: Platform> Live<P> {
 
     /// Ends the cancelled calls that are open or run here. A runtime with one of them is stopped.
     pub(super) fn end_cancelled(&mut self, batch: &mut Batch<P>, order: &Order) {
-        if self.cancelled.is_empty() {
+        if self.cancelled.is_empty() || batch.stage != Stage::Calls {
             return;
         }
         if let (Some(_), Some(runtime)) = (&self.frame, &self.runtime) {

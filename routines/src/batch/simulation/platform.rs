@@ -12,7 +12,10 @@ use std::{
 use rand::{Rng as _, SeedableRng as _, rngs::SmallRng};
 use serde_json::value::RawValue;
 
-use super::super::platform::{CallRuntime, Platform};
+use super::super::{
+    combine::Partials,
+    platform::{CallRuntime, Platform},
+};
 use crate::{
     ranges::Ranges,
     resource::Files,
@@ -141,6 +144,10 @@ impl Platform for Virtual {
     }
 
     fn pause(&self, _: Duration) {}
+
+    fn partials(&self) -> Option<&Partials> {
+        None
+    }
 
     fn cancelled(&self) -> io::Result<Ranges> {
         Ok(Ranges::default())
