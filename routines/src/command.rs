@@ -193,7 +193,8 @@ struct Map {
     #[arg(long, value_name = "FILE", conflicts_with = "range", required_unless_present = "range")]
     arguments: Option<PathBuf>,
     /// Print only these numbers of the results, which are numbers then, as one line of JSON: sum, mean, min, max, argmin,
-    /// argmax, count, topk=K, bottomk=K and histogram=FROM:TO:BINS; several are separated by commas.
+    /// argmax, count, topk=K, bottomk=K and histogram=FROM:TO:BINS; routine=NAME is the value that a reducer makes of all
+    /// results; several are separated by commas.
     #[arg(long, value_name = "NUMBER", value_delimiter = ',')]
     reduce: Vec<Reduction>,
     /// Print these numbers for each group of calls with the same values of an argument, a name or a position such as 0, as

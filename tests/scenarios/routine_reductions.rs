@@ -1,10 +1,13 @@
-//! Reductions of the results of jobs, and parameter spaces, on this machine.
+//! Reductions of the results of jobs by numbers and by routines, and parameter spaces.
 
-use std::fs;
+use std::{fs, path::Path};
 
 use serde_json::json;
 
-use crate::routine_here::Place;
+use crate::{
+    routine_here::Place,
+    routine_site::{Gateway, Site, write_routine},
+};
 
 #[test]
 fn python_client_reduces_results_in_groups() {
@@ -64,4 +67,93 @@ fn map_prints_reductions_of_a_space() {
     assert!(failed.err.contains("2 calls of job"), "{}", failed.err);
     let median = place.run(&[&map[..], &["--reduce", "median"]].concat());
     assert!(median.code == 2 && median.err.contains("argmin") && median.err.contains("topk=K"), "{median:?}");
+}
+
+/// Reducers: the first three keep their laws, the others break one each.
+const REDUCERS: &str = r#"
+def merge(values):
+    return {"squares": sorted(n for value in values for n in value.get("squares", [value.get("square")]))}
+
+def total(values):
+    return sum(values)
+
+def largest(values):
+    return max(values, default=None) if None not in values else max((v for v in values if v is not None), default=None)
+
+def mean(values):
+    return sum(values) / len(values) if values else 0
+
+def last(values):
+    return values[-1] if values else None
+
+def more(values):
+    return sum(values) + 1
+
+def one(values):
+    return values[0]
+"#;
+
+fn write_reducer(folder: &Path, entry: &str, more: &str) {
+    let description =
+        format!("name = '{entry}'\nversion = '1'\nreducer = true\nentry = 'module:{entry}'\n{more}");
+    write_routine(&folder.join(entry), &description, folder, REDUCERS);
+}
+
+#[test]
+fn check_names_the_law_that_a_reducer_breaks() {
+    let place = Place::new();
+    let example = "[[example]]\nargument = [[1, 2.5, 10, -7]]\n";
+    for (entry, more, broken) in [
+        ("total", example, None),
+        ("largest", example, None),
+        ("mean", example, Some("it is not associative")),
+        ("last", example, Some("it is not commutative")),
+        ("more", example, Some("it is not associative")),
+        ("one", example, Some("the reducer fails for []")),
+        ("merge", "", Some("no examples with three values")),
+    ] {
+        write_reducer(place.path(), entry, more);
+        let checked = place.run(&["check", entry, "--json"]);
+        let all: serde_json::Value = serde_json::from_str(&checked.out).unwrap();
+        let message = all["defects"][0]["message"].as_str();
+        assert_eq!(message.is_some(), broken.is_some(), "{entry}: {all}");
+        assert!(message.unwrap_or_default().contains(broken.unwrap_or_default()), "{entry}: {all}");
+        if broken.is_some() {
+            assert_eq!(all["defects"][0]["line"], 4, "{all}");
+        }
+    }
+}
+
+#[test]
+fn map_combines_results_by_a_reducer_only() {
+    let place = Place::new();
+    write_reducer(place.path(), "total", "");
+    assert_eq!(place.run(&["deploy", "total"]).code, 0);
+    let map = ["map", "square@1.0", "--range", "-2..30", "--reduce"];
+    let combined = place.run(&[&map[..], &["sum,routine=total"]].concat());
+    let expected = format!("{{\"routine\":{0},\"sum\":{0}.0}}\n", (0..30).map(|n| n * n).sum::<i32>());
+    assert_eq!((combined.code, &*combined.out), (1, &*expected), "{}", combined.err);
+    for (reduce, part) in [("routine=area@1.0", "is no reducer"), ("routine=missing@1", "no routine missing@1")] {
+        let refused = place.run(&[&map[..], &[reduce]].concat());
+        assert!(refused.code != 0 && refused.err.contains(part), "{refused:?}");
+    }
+}
+
+#[test]
+fn reducer_has_each_result_once_although_node_is_killed() {
+    let mut site = Site::new();
+    write_reducer(site.cluster.folder(), "merge", "");
+    let merge = site.cluster.folder().join("merge");
+    site.cluster.json("routines", &["deploy", merge.to_str().unwrap()]).unwrap();
+    site.start_nodes(2);
+    let gateway = Gateway::start(&site.cluster);
+    let body = json!({ "routine": "square@1.0", "arguments": { "range": [0, 1_200] }, "reduce": [{ "routine": "merge" }] });
+    let (status, job) = gateway.post("/v1/jobs", "", &body);
+    assert_eq!(status, 201, "{job}");
+    site.wait_for_calls(200);
+    site.cluster.kill_nodes(&[0]).unwrap();
+    let state = gateway.wait(job["job"].as_str().unwrap(), &site.cluster);
+    let squares: Vec<u64> = (0..1_200).map(|n| n * n).collect();
+    assert_eq!((&state["state"], &state["ended"]), (&json!("successful"), &json!(1_200)), "{state}");
+    assert_eq!(state["reduced"], json!({ "routine": { "squares": squares } }));
 }

@@ -449,7 +449,9 @@ public final class Routines {
             hasSpecial = text.contains("$") || text.contains("\\u0024");
             return (Map<?, ?>) new Parser(text).parse();
         } catch (EOFException error) {
-            System.exit(0);
+            System.out.flush();
+            // Threads and hooks of the routine cannot delay the end.
+            Runtime.getRuntime().halt(0);
         } catch (IOException | RuntimeException error) {
             throw exit("the host has sent a wrong message: " + error);
         }

@@ -19,6 +19,8 @@ mod status;
 #[cfg(test)]
 mod checkpoint_tests;
 #[cfg(test)]
+mod combine_tests;
+#[cfg(test)]
 mod simulation;
 #[cfg(test)]
 mod tests;
