@@ -33,7 +33,7 @@ use taskwork_cli::{
 
 use self::{
     access::{Access, Ran},
-    cancel::{Cancel, cancel},
+    cancel::{Cancel, Remove, cancel, remove},
     develop::{Check, Init},
     download::{Download, download},
     find::{Find, find},
@@ -101,6 +101,8 @@ enum Command {
     Search(Search),
     /// Cancel single calls of a running job: the others continue.
     Cancel(Cancel),
+    /// Remove the data of a job that is over, and print a report as one line of JSON.
+    Remove(Remove),
     /// Print all results of a job that is over, sorted by index.
     Download(Download),
     /// Print the consumption of calls, by tenant and routine.
@@ -268,6 +270,7 @@ pub fn run(arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> 
         Command::Rerun(arguments) => rerun(&arguments),
         Command::Search(arguments) => search(&arguments),
         Command::Cancel(arguments) => cancel(&arguments),
+        Command::Remove(arguments) => remove(&arguments),
         Command::Download(arguments) => download(&arguments),
         Command::Usage(arguments) => usage(&arguments),
         Command::Conform(arguments) => conform(&arguments),

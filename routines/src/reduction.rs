@@ -88,8 +88,10 @@ impl Reduce {
         }
         let numbers = of_numbers;
         if routine.is_some() && !by.is_empty() {
-            return Err("a routine combines all results, not those of groups: remove `by`, or submit another job"
-                .to_owned());
+            return Err(
+                "a routine combines all results, not those of groups: remove `by`, or submit another job"
+                    .to_owned(),
+            );
         }
         if numbers.is_empty() && !by.is_empty() {
             return Err(

@@ -4,6 +4,7 @@ mod arguments;
 mod cancel;
 mod direct;
 mod quota;
+mod remove;
 mod rerun;
 mod usage;
 
@@ -25,7 +26,7 @@ use self::{
     arguments::{check_kind, checked, checked_groups},
     usage::Book,
 };
-pub(crate) use self::{quota::Quotas, usage::Record};
+pub(crate) use self::{quota::Quotas, remove::Removed, usage::Record};
 use crate::{
     NAME,
     batch::{Batch, reduced_name},
@@ -78,6 +79,8 @@ pub(crate) enum ServiceError {
     NoResults { job: JobId, state: &'static str, reason: Option<String> },
     #[error("job {job} is {state}: its calls cannot be cancelled")]
     Over { job: JobId, state: &'static str },
+    #[error("job {job} is {state}: cancel it, and remove it when it is over")]
+    Runs { job: JobId, state: &'static str },
     #[error("job {job} has no call {index}")]
     NoCall { job: JobId, index: u64 },
     #[error("job {0} has no failed calls: there is nothing to repeat")]
@@ -306,7 +309,9 @@ impl Service {
         let mut shown = reduced.and_then(Reduced::shown);
         if tally.as_ref().is_some_and(|tally| tally.is_combined) {
             let (store, object) = (self.store.clone(), reduced_name(name.key));
-            let read = blocking(move || store.objects.get(&object).map_err(|error| StoreError::Io { name: object, error }));
+            let read = blocking(move || {
+                store.objects.get(&object).map_err(|error| StoreError::Io { name: object, error })
+            });
             let value = serde_json::from_slice(&read.await??).map_err(|error| {
                 ServiceError::Invalid(format!("the combined result of job {id} is damaged: {error}"))
             })?;

@@ -213,7 +213,8 @@ fn conform_passes_in_each_language() {
         "shims/r/shim.R",
         "shims/octave/shim.m",
     ];
-    let [header, c, javascript, java, r, octave] = paths.map(|path| of_routines(path).to_str().unwrap().to_owned());
+    let [header, c, javascript, java, r, octave] =
+        paths.map(|path| of_routines(path).to_str().unwrap().to_owned());
     let compiled = folder.join("conform").to_str().unwrap().to_owned();
     let classes = folder.join("shim").to_str().unwrap().to_owned();
     let cache = format!("-Droutines.cache={}", folder.display());
@@ -543,7 +544,9 @@ fn clients_call_map_and_report_errors() {
     let client = of_routines("clients/javascript/routines.mjs").canonicalize().unwrap();
     fs::write(folder.join("client.mjs"), JAVASCRIPT.replace("CLIENT", client.to_str().unwrap())).unwrap();
     fs::write(folder.join("Program.java"), JAVA).unwrap();
-    for (file, program, shim) in [("client.R", R, "shims/r/shim.R"), ("client.m", OCTAVE, "shims/octave/shim.m")] {
+    for (file, program, shim) in
+        [("client.R", R, "shims/r/shim.R"), ("client.m", OCTAVE, "shims/octave/shim.m")]
+    {
         let shim = of_routines(shim).canonicalize().unwrap();
         fs::write(folder.join(file), program.replace("CLIENT", shim.to_str().unwrap())).unwrap();
     }

@@ -133,7 +133,9 @@ fn map_combines_results_by_a_reducer_only() {
     let combined = place.run(&[&map[..], &["sum,routine=total"]].concat());
     let expected = format!("{{\"routine\":{0},\"sum\":{0}.0}}\n", (0..30).map(|n| n * n).sum::<i32>());
     assert_eq!((combined.code, &*combined.out), (1, &*expected), "{}", combined.err);
-    for (reduce, part) in [("routine=area@1.0", "is no reducer"), ("routine=missing@1", "no routine missing@1")] {
+    for (reduce, part) in
+        [("routine=area@1.0", "is no reducer"), ("routine=missing@1", "no routine missing@1")]
+    {
         let refused = place.run(&[&map[..], &[reduce]].concat());
         assert!(refused.code != 0 && refused.err.contains(part), "{refused:?}");
     }
@@ -156,4 +158,45 @@ fn reducer_has_each_result_once_although_node_is_killed() {
     let squares: Vec<u64> = (0..1_200).map(|n| n * n).collect();
     assert_eq!((&state["state"], &state["ended"]), (&json!("successful"), &json!(1_200)), "{state}");
     assert_eq!(state["reduced"], json!({ "routine": { "squares": squares } }));
+}
+
+#[test]
+fn removed_job_leaves_its_usage_and_no_data() {
+    let place = Place::new();
+    write_reducer(place.path(), "total", "");
+    assert_eq!(place.run(&["deploy", "total"]).code, 0);
+    let script = r#"
+import json, os, routines
+
+def refused(status, call):
+    try:
+        call()
+    except routines.RequestError as error:
+        assert error.status == status, error
+    else:
+        raise AssertionError("it is not refused")
+
+with routines.here("--workers", "1") as r:
+    held = r.map("held@1.0", ["go"])
+    refused(409, held.remove)
+    held.cancel()
+    marks = [f"31415926{n}" for n in range(3)]
+    job = r.map("area@1.0", [int(mark) for mark in marks], reduce=[{"routine": "total"}], key="mine")
+    assert job.reduced()["routine"] == sum(map(int, marks))
+    calls = lambda: next(one["calls"] for one in r.usage() if one["routine"] == "area@1.0")
+    before = calls()
+    folder = os.path.join("store", "jobs")
+    files = lambda: [os.path.join(at, name) for at, _, names in os.walk(folder) for name in names]
+    has_mark = lambda: [name for name in files() if any(mark.encode() in open(name, "rb").read() for mark in marks)]
+    assert has_mark()
+    removed = job.remove()
+    assert removed["objects"] >= 5 and removed["bytes"] > 0 and removed["left"] == [], removed
+    assert not has_mark()
+    for call in (job.status, lambda: list(job.results()), job.remove):
+        refused(404, call)
+    assert calls() == before == 3
+    again = r.map("area@1.0", [1], key="mine")
+    assert again.id != job.id and again.values() == [1]
+"#;
+    place.python(script);
 }

@@ -228,6 +228,8 @@ const PRINTED: &[&str] = &[
     r#"["c","3"]"#,
     "jspi@1.0 ",
     "javapi@1.0 ",
+    "rpi@1.0 ",
+    "octavepi@1.0 ",
     "\n12\n",
     "cpi@1.0 ",
 ];
@@ -240,7 +242,7 @@ fn guide_leads_to_results() {
     let gateway = Gateway::start(&site.cluster);
     let folder = site.cluster.folder().join("demo");
     for (name, python, toml) in
-        [("pi", 0, 0), ("area", 3, 0), ("queens", 4, 1), ("primes", 5, 0), ("lookup", 6, 0)]
+        [("pi", 0, 0), ("area", 4, 0), ("queens", 5, 1), ("primes", 6, 0), ("lookup", 7, 0)]
     {
         fs::create_dir_all(folder.join(name)).unwrap();
         let mut toml = blocks(document, "toml")[toml].to_owned();
@@ -251,7 +253,9 @@ fn guide_leads_to_results() {
         fs::write(folder.join(name).join(format!("{name}.py")), blocks(document, "python")[python]).unwrap();
         fs::write(folder.join(name).join("routine.toml"), toml).unwrap();
     }
-    for (file, language) in [("cpi.c", "c"), ("pi.mjs", "javascript"), ("Pi.java", "java")] {
+    for (file, language) in
+        [("cpi.c", "c"), ("pi.mjs", "javascript"), ("Pi.java", "java"), ("pi.R", "r"), ("pi.m", "octave")]
+    {
         fs::write(folder.join(file), blocks(document, language)[0]).unwrap();
     }
     fs::write(folder.join("sum.py"), blocks(document, "python")[1]).unwrap();

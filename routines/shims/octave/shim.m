@@ -186,17 +186,18 @@ function value = shim_decode(text)
   if any(isnan(numbers(is_number))) || isempty(tokens)
     error("the host has sent no JSON");
   end
-  [value, at] = shim_value(tokens, heads, numbers, 1);
+  brackets = [find(heads == "[" | heads == "]" | heads == "{"), Inf];
+  [value, at] = shim_value(tokens, heads, numbers, brackets, 1);
   if at <= numel(tokens)
     error("the host has sent no JSON");
   end
 end
 
-function [value, at] = shim_value(tokens, heads, numbers, at)
+function [value, at] = shim_value(tokens, heads, numbers, brackets, at)
   switch heads(at)
     case "["
       % A list of numbers, without recursion.
-      last = at + find(heads(at + 1:end) == "]" | heads(at + 1:end) == "[" | heads(at + 1:end) == "{", 1);
+      last = brackets(lookup(brackets, at) + 1);
       inner = numbers(at + 1:2:last - 1);
       if heads(last) == "]" && !isempty(inner) && !any(isnan(inner))
         value = num2cell(inner);
@@ -206,7 +207,7 @@ function [value, at] = shim_value(tokens, heads, numbers, at)
       value = cell(1, 0);
       at += 1;
       while heads(at) != "]"
-        [value{1, end + 1}, at] = shim_value(tokens, heads, numbers, at);
+        [value{1, end + 1}, at] = shim_value(tokens, heads, numbers, brackets, at);
         at += heads(at) == ",";
       end
       at += 1;
@@ -215,7 +216,7 @@ function [value, at] = shim_value(tokens, heads, numbers, at)
       at += 1;
       while heads(at) != "}"
         key = shim_text(tokens{at});
-        [value.(key), at] = shim_value(tokens, heads, numbers, at + 2);
+        [value.(key), at] = shim_value(tokens, heads, numbers, brackets, at + 2);
         at += heads(at) == ",";
       end
       at += 1;

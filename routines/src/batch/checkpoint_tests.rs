@@ -92,7 +92,10 @@ impl Case {
     }
 
     fn live(&self, counts: &Arc<Counts>) -> Live<Node> {
-        Live::new(Node::new(Host::current().unwrap(), &self.order, Stage::default()).unwrap(), Arc::clone(counts))
+        Live::new(
+            Node::new(Host::current().unwrap(), &self.order, Stage::default()).unwrap(),
+            Arc::clone(counts),
+        )
     }
 
     /// Returns the lines of a file of notes.

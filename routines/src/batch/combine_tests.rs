@@ -98,7 +98,8 @@ fn only_call_that_exceeds_memory_fails_and_names_limit_and_remedy() {
     let package = package(folder, MODULE, "fills", "memory = 200");
     store.deploy(&package).unwrap();
     let space = Space::List(["1", "400", "2", "3"].map(str::to_owned).to_vec());
-    let order = Order::new(package.digest, format!("{:032x}", rand::random::<u128>()), space, Reduce::default());
+    let order =
+        Order::new(package.digest, format!("{:032x}", rand::random::<u128>()), space, Reduce::default());
     let report = Batch::job(order.clone(), "test".to_owned()).workers(2).run().unwrap();
     assert_eq!(report.output.failed.into_iter().collect::<Vec<_>>(), [(ErrorKind::Memory, 1)]);
     let lines = results(&order, 4).lines(0, 4, usize::MAX).unwrap();

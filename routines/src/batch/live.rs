@@ -432,8 +432,7 @@ impl<P: Platform> Live<P> {
         *crashes += 1;
         tracing::info!(index, crashes, reason, "a runtime was lost with a call");
         // Earlier calls may have filled the memory of a runtime.
-        let is_its_own =
-            kind == ErrorKind::Timeout || kind == ErrorKind::Memory && runtime.calls() == 1;
+        let is_its_own = kind == ErrorKind::Timeout || kind == ErrorKind::Memory && runtime.calls() == 1;
         if is_its_own || *crashes >= CRASHES_MAX {
             self.put(batch, order, &[(index, Outcome::Error(CallError::new(kind, reason)))]);
         } else {

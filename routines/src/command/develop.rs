@@ -173,12 +173,16 @@ fn run(arguments: &Check, package: Package) -> Result<Vec<Defect>, Failure> {
     }
     if defects.is_empty() && package.description.reducer {
         let at = text.find("\nreducer").map_or(0, |at| at + 1);
-        defects.extend(laws::check(host, &installed).map_err(|(message, remedy)| Defect {
-            file: path,
-            line: Some(line_of(&text, at)),
-            message,
-            remedy,
-        }).err());
+        defects.extend(
+            laws::check(host, &installed)
+                .map_err(|(message, remedy)| Defect {
+                    file: path,
+                    line: Some(line_of(&text, at)),
+                    message,
+                    remedy,
+                })
+                .err(),
+        );
     }
     Ok(defects)
 }

@@ -10,6 +10,7 @@
 //! | `GET /v1/jobs/J/results` with `Accept: application/x-ndjson` | all results from the index, one line each |
 //! | `GET /v1/jobs/J/download[?format=csv]` | all results as a file: lines of JSON, or a table |
 //! | `GET /v1/jobs/J/results` of a search | its result |
+//! | `DELETE /v1/jobs/J` | the data that was removed |
 //! | `POST /v1/jobs/J/cancel` | the state |
 //! | `POST /v1/jobs/J/calls/I/cancel` | the state |
 //! | `POST /v1/jobs/J/rerun` | 201 with the state of a new job of the failed calls; 200 if there is one |
@@ -71,7 +72,7 @@ use crate::{
     library,
     package::{Description, Package},
     request::{self, JobRequest},
-    service::{Service, ServiceError, Status},
+    service::{Removed, Service, ServiceError, Status},
 };
 
 /// The maximum size of the body of a request, in bytes.
@@ -107,7 +108,7 @@ pub(crate) async fn serve(entrance: Entrance, service: Service) -> Infallible {
     let names = names.accepting(|method, path| match *method {
         Method::POST => path.starts_with("/v1/"),
         // From pages of other sites, browsers ask for permission first.
-        Method::PUT | Method::DELETE => path.starts_with("/v1/resources/"),
+        Method::PUT | Method::DELETE => path.starts_with("/v1/resources/") || path.starts_with("/v1/jobs/"),
         _ => false,
     });
     let (router, document) = documented();
@@ -129,7 +130,7 @@ pub(crate) async fn serve(entrance: Entrance, service: Service) -> Infallible {
 fn documented() -> (Router<Gateway>, OpenApi) {
     let (router, mut document) = OpenApiRouter::with_openapi(Document::openapi())
         .routes(routes!(submit))
-        .routes(routes!(status))
+        .routes(routes!(status, remove))
         .routes(routes!(results))
         .routes(routes!(events::events))
         .routes(routes!(download::download))
@@ -373,6 +374,20 @@ async fn cancel_call(
     let id = parse(&job)?;
     gateway.service.cancel_call(&id, index).await?;
     Ok(Json(gateway.service.status(&id).await?).into_response())
+}
+
+#[utoipa::path(
+    delete,
+    path = "/v1/jobs/{job}",
+    params(("job" = String, Path)),
+    responses(
+        (status = 200, body = Removed),
+        Refused::<400>, Refused::<404>, Refused::<409>, Refused::<500>, Refused::<503>,
+    )
+)]
+async fn remove(gateway: Gateway, job: Result<Path<String>, PathRejection>) -> Result<Response, Problem> {
+    let Path(job) = job?;
+    Ok(Json(gateway.service.remove(&parse(&job)?).await?).into_response())
 }
 
 #[utoipa::path(

@@ -47,7 +47,7 @@ impl From<ServiceError> for Problem {
             ServiceError::Quota(_) | ServiceError::Resource(ResourceError::Quota) => {
                 (StatusCode::TOO_MANY_REQUESTS, true)
             }
-            ServiceError::NotOver { .. } => (StatusCode::CONFLICT, true),
+            ServiceError::NotOver { .. } | ServiceError::Runs { .. } => (StatusCode::CONFLICT, true),
             ServiceError::NoResults { .. } | ServiceError::NoFailures(_) | ServiceError::Over { .. } => {
                 (StatusCode::CONFLICT, false)
             }

@@ -131,7 +131,7 @@ impl Service {
         Ok(blocking(move || book.read(&store)).await??)
     }
 
-    async fn write_usage(&self) -> Result<(), ServiceError> {
+    pub(super) async fn write_usage(&self) -> Result<(), ServiceError> {
         self.read_usage().await?;
         let label = self.store.label().map_err(|error| ServiceError::Invalid(error.to_string()))?;
         for entry in self.client.overview().await?.jobs {

@@ -6,9 +6,10 @@
 //! | `packages/DIGEST.tar` | the files of a package | once, by `deploy` |
 //! | `descriptions/DIGEST.toml` | the description of a package, for lists | by each `deploy`, with the same content |
 //! | `names/NAME@VERSION` | the digest of the package | once, by `deploy` |
-//! | `jobs/KEY/order.json` | the routine and the arguments of a job of calls | once, before it is submitted |
+//! | `jobs/KEY/order.json` | the routine and the arguments of a job of calls | once, before it is submitted; replaced when the job is removed |
 //! | `jobs/KEY/WRITER-NUMBER.seg` | results of a job | once, by a node |
 //! | `jobs/KEY/cancelled/INDEX` | a call that a user has cancelled | once, by a gateway |
+//! | `jobs/KEY/round-N/…`, `jobs/KEY/reduced.json` | combinations of results by a routine, and the last one | as results; once, by the last task |
 //! | `jobs/KEY/manifest.json` | the results that count | once, by the first reader after the end |
 //! | `values/ID` | a large argument or result of a direct call | once; removed by its caller, or after a day |
 //! | `resource-names/NAME`, `resources/NAME/ID` | a shared file, and its content | see [`resource`](crate::resource) |
@@ -47,7 +48,7 @@ const LABEL: &str = "routines-store";
 const DIRECT_LABEL: &str = "routines-direct";
 
 /// The name of the order of a job in its folder.
-const ORDER: &str = "order.json";
+pub(crate) const ORDER: &str = "order.json";
 
 /// The length of a digest in hexadecimal digits.
 const DIGEST_DIGITS: usize = 64;

@@ -348,6 +348,10 @@ class Job:
         """Cancels one call, which ends with an error of the kind `cancelled`. The others continue."""
         self._client._ask("POST", f"{self._path()}/calls/{index}/cancel")
 
+    def remove(self) -> dict[str, Any]:
+        """Removes all data of the job, which is over. Returns the number of `objects`, their `bytes`, and those `left`."""
+        return self._client._ask("DELETE", self._path())
+
     def rerun(self) -> Job:
         """Starts a job of the failed calls of this one, which is over. Their indices remain. It is started once."""
         return Job(self._client, self._client._ask("POST", f"{self._path()}/rerun")["job"])

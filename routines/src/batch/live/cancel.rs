@@ -8,7 +8,10 @@ use std::time::Duration;
 use serde_json::Value;
 use taskwork::{Variable, lowlevel::Suggested};
 
-use super::{super::{combine::Stage, platform::CallRuntime as _}, Batch, Live, Platform};
+use super::{
+    super::{combine::Stage, platform::CallRuntime as _},
+    Batch, Live, Platform,
+};
 use crate::{
     order::Order,
     store::Outcome,

@@ -89,7 +89,8 @@ impl Cluster {
         // A runtime returns the index, and every third call is in the same group.
         let space = Space::List((0..calls).map(|index| format!("[{index},{}]", index % GROUPS)).collect());
         let by = vec![Selector::Position(1)];
-        let reduce = Reduce { numbers: vec![Reduction::Sum, Reduction::Count, Reduction::Topk(2)], by, routine: None };
+        let reduce =
+            Reduce { numbers: vec![Reduction::Sum, Reduction::Count, Reduction::Topk(2)], by, routine: None };
         let order = Order::new(package.digest.clone(), String::new(), space, reduce);
         let nodes = (0..NODES).map(|_| Node::new(&world)).collect();
         let installed = Arc::new(Installed::new(package.clone()));

@@ -44,7 +44,8 @@ pub(super) fn check(host: &'static Host, installed: &Arc<Installed>) -> Result<(
             ("neutral without values", of_neutral, format!("{neutral} and {}", json!(all))),
         ] {
             if !is_close(&whole, &found) {
-                let message = format!("it is not {law}: of {} it makes {whole}, of {how} {found}", json!(all));
+                let message =
+                    format!("it is not {law}: of {} it makes {whole}, of {how} {found}", json!(all));
                 return Err((message, "correct the code, or remove `reducer`"));
             }
         }
