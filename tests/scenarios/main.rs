@@ -33,6 +33,7 @@ mod scale;
 mod reports;
 mod routine_calls;
 mod routine_checkpoints;
+mod routine_clients;
 mod routine_here;
 mod routine_languages;
 mod routine_library;

@@ -1,5 +1,6 @@
 //! The state of a task on its node: its runtime, the calls that the runtime has, and results that are not durable.
 
+mod arguments;
 pub(super) mod cancel;
 
 use std::{
@@ -11,9 +12,10 @@ use std::{
 
 use serde_json::value::RawValue;
 
+use self::arguments::{Arguments, arguments, combined};
 use super::{
     Batch, Checkpoint,
-    combine::{Partials, Stage},
+    combine::Stage,
     platform::{CallRuntime as _, Platform},
     status::{Counts, RunningCalls},
 };
@@ -22,7 +24,7 @@ use crate::{
     order::Order,
     ranges::Ranges,
     reduce::number_of,
-    resource::{Files, Held, Local},
+    resource::{Files, Held},
     runtime::{ANSWER_LATE_MAX, CRASHES_MAX, Event, LOADS_MAX, Request},
     store::Outcome,
     tally::Tally,
@@ -33,9 +35,8 @@ use crate::{
 /// The intended duration of a frame.
 const FRAME_TIME: Duration = Duration::from_millis(30);
 
-/// The maximum number of calls of a frame, and of the bytes of their arguments if there are several.
+/// The maximum number of calls of a frame.
 const FRAME_CALLS_MAX: u64 = 10_000;
-const FRAME_ARGUMENTS_BYTES_MAX: usize = 1 << 20;
 
 /// The duration of a call after which its result is written at once.
 const LONG_CALL: Duration = Duration::from_secs(1);
@@ -450,57 +451,6 @@ fn start<P: Platform>(platform: &P, usage: &mut Usage) -> Result<(P::Runtime, Co
     usage.cold += u64::from(!is_warm);
     let consumed = if is_warm { runtime.consumption() } else { Consumption::default() };
     Ok((runtime, consumed))
-}
-
-/// The arguments of calls.
-enum Arguments {
-    Ready(Vec<(u64, Box<RawValue>)>),
-    /// Resources of the first call are being fetched.
-    Later,
-    /// Resources of the first call cannot be fetched, for this reason.
-    Failed(String),
-}
-
-/// Returns the arguments of calls that combine results, at least of the first, up to the maximum size.
-fn combined(partials: &Partials, calls: &Range<u64>) -> Result<Arguments, String> {
-    let (mut arguments, mut bytes) = (Vec::new(), 0);
-    for index in calls.clone() {
-        if bytes > FRAME_ARGUMENTS_BYTES_MAX {
-            break;
-        }
-        let argument = partials.argument(index)?;
-        bytes += argument.get().len();
-        arguments.push((index, argument));
-    }
-    Ok(Arguments::Ready(arguments))
-}
-
-/// Returns the arguments of calls, at least of the first, up to the maximum size and with the same resources.
-fn arguments(
-    order: &Order,
-    calls: &Range<u64>,
-    mut files: Option<&mut Files<'_>>,
-) -> Result<Arguments, String> {
-    let (mut arguments, mut bytes) = (Vec::new(), 0);
-    for index in calls.clone() {
-        let argument = order.space.argument(index)?;
-        let localised = match &mut files {
-            Some(files) => files.localise(argument),
-            None => Local::Ready(argument),
-        };
-        let argument = match localised {
-            Local::Ready(argument) => argument,
-            _ if !arguments.is_empty() => break,
-            Local::Later => return Ok(Arguments::Later),
-            Local::Failed(reason) => return Ok(Arguments::Failed(reason)),
-        };
-        bytes += argument.get().len();
-        if bytes > FRAME_ARGUMENTS_BYTES_MAX && !arguments.is_empty() {
-            break;
-        }
-        arguments.push((index, argument));
-    }
-    Ok(Arguments::Ready(arguments))
 }
 
 impl<P: Platform> Drop for Live<P> {
