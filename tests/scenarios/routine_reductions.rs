@@ -81,7 +81,8 @@ def largest(values):
     return max(values, default=None) if None not in values else max((v for v in values if v is not None), default=None)
 
 def mean(values):
-    return sum(values) / len(values) if values else 0
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None
 
 def last(values):
     return values[-1] if values else None

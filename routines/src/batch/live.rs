@@ -12,7 +12,7 @@ use std::{
 
 use serde_json::value::RawValue;
 
-use self::arguments::{Arguments, arguments, combined};
+use self::arguments::{Arguments, arguments};
 use super::{
     Batch, Checkpoint,
     combine::Stage,
@@ -193,11 +193,7 @@ impl<P: Platform> Live<P> {
         };
         let Some(mut taken) = taken else { return Ok(()) };
         let mut files = platform.files();
-        let arguments = match platform.partials() {
-            Some(partials) => combined(partials, &taken)?,
-            None => arguments(order, &taken, files.as_mut())?,
-        };
-        let calls = match arguments {
+        let calls = match arguments(order, platform.partials(), &taken, files.as_mut())? {
             Arguments::Ready(calls) => calls,
             Arguments::Later => {
                 batch.open.insert(taken);

@@ -5,7 +5,7 @@ use taskwork::JobId;
 use utoipa::ToSchema;
 
 use super::{Service, ServiceError, blocking, is_over, missing, word};
-use crate::store::{ORDER, Store, StoreError};
+use crate::store::{MANIFEST, ORDER, Store, StoreError};
 
 /// The content of the order of a removed job.
 const MARK: &str = "{}";
@@ -58,7 +58,7 @@ fn remove(store: &Store, key: &str) -> Result<Removed, StoreError> {
     let folder = Store::job(key);
     let failed = |error| StoreError::Io { name: folder.clone(), error };
     let mut objects = store.objects.sizes(&folder).map_err(failed)?;
-    objects.sort_by_key(|(name, _)| !name.ends_with(".json"));
+    objects.sort_by_key(|(name, _)| !name.ends_with(MANIFEST));
     let mut removed = Removed::default();
     for (name, bytes) in objects {
         let object = format!("{folder}/{name}");

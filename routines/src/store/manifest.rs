@@ -19,7 +19,8 @@ use super::{
 };
 use crate::ranges::Ranges;
 
-const MANIFEST: &str = "manifest.json";
+/// The name of the manifest in the folder of its job.
+pub(crate) const MANIFEST: &str = "manifest.json";
 
 const SEGMENT: &str = ".seg";
 

@@ -30,7 +30,7 @@ use thiserror::Error;
 
 pub(crate) use self::{
     body::Body,
-    manifest::{Line, PART, PART_BYTES, Results, ResultsError},
+    manifest::{Line, MANIFEST, PART, PART_BYTES, Results, ResultsError},
     segment::Outcome,
     writer::Writer,
 };

@@ -23,7 +23,7 @@ pub(super) enum Arguments {
 }
 
 /// Returns the arguments of calls that combine results, at least of the first, up to the maximum size.
-pub(super) fn combined(partials: &Partials, calls: &Range<u64>) -> Result<Arguments, String> {
+fn combined(partials: &Partials, calls: &Range<u64>) -> Result<Arguments, String> {
     let (mut arguments, mut bytes) = (Vec::new(), 0);
     for index in calls.clone() {
         if bytes > FRAME_ARGUMENTS_BYTES_MAX {
@@ -39,9 +39,13 @@ pub(super) fn combined(partials: &Partials, calls: &Range<u64>) -> Result<Argume
 /// Returns the arguments of calls, at least of the first, up to the maximum size and with the same resources.
 pub(super) fn arguments(
     order: &Order,
+    partials: Option<&Partials>,
     calls: &Range<u64>,
     mut files: Option<&mut Files<'_>>,
 ) -> Result<Arguments, String> {
+    if let Some(partials) = partials {
+        return combined(partials, calls);
+    }
     let (mut arguments, mut bytes) = (Vec::new(), 0);
     for index in calls.clone() {
         let argument = order.space.argument(index)?;
