@@ -10,7 +10,7 @@ use crate::store::{MANIFEST, ORDER, Store, StoreError};
 /// The content of the order of a removed job.
 const MARK: &str = "{}";
 
-/// The data of a job that was removed, and what could not be.
+/// The removed data of a job, and the objects that remain.
 #[derive(Debug, Default, Serialize, ToSchema)]
 pub(crate) struct Removed {
     /// The number of objects in the store that were removed, and their size.
@@ -53,7 +53,7 @@ impl Service {
 }
 
 /// Removes the objects of a job: first the manifest, so that no part of the results is read as all of them. Of the order, a mark
-/// remains, so that the key never stands for another job, whose results late writes of this one could join.
+/// remains, so that no other job has this key, since late writes could add results to it.
 fn remove(store: &Store, key: &str) -> Result<Removed, StoreError> {
     let folder = Store::job(key);
     let failed = |error| StoreError::Io { name: folder.clone(), error };
