@@ -111,7 +111,7 @@ fn check_names_the_law_that_a_reducer_breaks() {
         ("last", example, Some("it is not commutative")),
         ("more", example, Some("it is not associative")),
         ("one", example, Some("the reducer fails for []")),
-        ("merge", "", Some("no examples with three values")),
+        ("merge", "", Some("no examples with three different values")),
     ] {
         write_reducer(place.path(), entry, more);
         let checked = place.run(&["check", entry, "--json"]);

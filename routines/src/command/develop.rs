@@ -35,7 +35,7 @@ const EXAMPLE_MAX: Duration = Duration::from_secs(60);
 /// The time between two looks at a runtime that loads.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// The relative difference up to which two numbers are equal.
+/// The difference up to which two numbers are equal, relative to the largest of them and of their inputs.
 const TOLERANCE: f64 = 1e-9;
 
 const DESCRIPTION: &str = "routine.toml";
@@ -244,7 +244,7 @@ fn run_example(
         Outcome::Value(found) => {
             let found: Value = serde_json::from_str(found.get()).unwrap_or_default();
             match &example.result {
-                Some(expected) if !is_close(expected, &found) => Err(Defect::here(
+                Some(expected) if !is_close(expected, &found, 0.0) => Err(Defect::here(
                     format!("the result of the example is {found}, not {expected}"),
                     "correct the code, or the expected result",
                 )),
@@ -307,18 +307,19 @@ fn line_of(text: &str, place: usize) -> usize {
     text.bytes().take(place).filter(|&byte| byte == b'\n').count() + 1
 }
 
-/// Compares results. Numbers may differ by rounding.
-fn is_close(expected: &Value, found: &Value) -> bool {
+/// Compares results. Numbers may differ by rounding; `largest` is the largest input of the results, or 0.
+fn is_close(expected: &Value, found: &Value, largest: f64) -> bool {
     match (expected, found) {
         (Value::Number(one), Value::Number(other)) => {
             let (one, other) = (one.as_f64().unwrap_or(f64::NAN), other.as_f64().unwrap_or(f64::NAN));
-            (one - other).abs() <= TOLERANCE * one.abs().max(other.abs())
+            (one - other).abs() <= TOLERANCE * one.abs().max(other.abs()).max(largest)
         }
         (Value::Array(ones), Value::Array(others)) => {
-            ones.len() == others.len() && ones.iter().zip(others).all(|(one, other)| is_close(one, other))
+            let is_same = |(one, other)| is_close(one, other, largest);
+            ones.len() == others.len() && ones.iter().zip(others).all(is_same)
         }
         (Value::Object(ones), Value::Object(others)) => {
-            let is_same = |(key, one)| others.get(key).is_some_and(|other| is_close(one, other));
+            let is_same = |(key, one)| others.get(key).is_some_and(|other| is_close(one, other, largest));
             ones.len() == others.len() && ones.iter().all(is_same)
         }
         (one, other) => one == other,
