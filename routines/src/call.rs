@@ -57,8 +57,10 @@ impl Deadline {
 enum Attempt {
     Runs,
     Ended(Outcome),
-    /// The runtime was lost, for this reason.
-    Lost(String),
+    /// The call has failed with the runtime, which must not be kept.
+    Failed(Outcome),
+    /// The runtime was lost, for this reason; the call may fail with an error of this kind.
+    Lost(ErrorKind, String),
 }
 
 impl<'a> CallHere<'a> {
@@ -144,7 +146,8 @@ impl<'a> CallHere<'a> {
                     }
                     return Some(outcome);
                 }
-                Attempt::Lost(reason) => {
+                Attempt::Failed(outcome) => return Some(outcome),
+                Attempt::Lost(kind, reason) => {
                     let has_call = std::mem::take(&mut self.is_sent);
                     self.attempt_deadline = None;
                     (self.loads, self.crashes) = if has_call {
@@ -156,7 +159,7 @@ impl<'a> CallHere<'a> {
                     tracing::info!(routine = package.name(), reason, has_call, "a runtime was lost");
                     let is_final = has_call && !package.description.idempotent;
                     if is_final || self.loads >= LOADS_MAX || self.crashes >= CRASHES_MAX {
-                        return Some(failed(ErrorKind::Crash, reason));
+                        return Some(failed(kind, reason));
                     }
                 }
             }
@@ -198,12 +201,20 @@ impl<'a> CallHere<'a> {
                     return Attempt::Ended(Outcome::Error(CallError { message, ..error }));
                 }
                 Event::Step(_) => {}
-                Event::Broken(reason) => return Attempt::Lost(reason),
-                Event::Memory(reason) => return Attempt::Ended(failed(ErrorKind::Memory, reason)),
+                Event::Broken(reason) => return Attempt::Lost(ErrorKind::Crash, reason),
+                Event::Memory(reason) => {
+                    // Earlier calls may have filled its memory.
+                    let has_earlier = runtime.used().1 > u64::from(self.is_sent);
+                    return if has_earlier {
+                        Attempt::Lost(ErrorKind::Memory, reason)
+                    } else {
+                        Attempt::Failed(failed(ErrorKind::Memory, reason))
+                    };
+                }
             }
         }
         if let Some(reason) = runtime.late_load() {
-            return Attempt::Lost(reason);
+            return Attempt::Lost(ErrorKind::Crash, reason);
         }
         if let Some(end) = self.earliest_deadline().filter(|end| Instant::now() >= end.at) {
             return Attempt::Ended(failed(ErrorKind::Timeout, runtime.exceeded(end.limit)));
@@ -270,6 +281,9 @@ def crashes(n):
 
 def returns(n):
     return n
+
+def process(n):
+    return os.getpid()
 
 def forks(name):
     reads, writes = os.pipe()
@@ -397,6 +411,26 @@ def floods(n):
             host.pool.put(&package.digest, runtime);
         }
         assert_eq!(call(&package, "[5]", LONG), serde_json::json!({"value": 5}));
+    }
+
+    #[test]
+    fn runtime_that_earlier_calls_have_filled_is_replaced_without_a_failure() {
+        let package = deployed("process", "idempotent = true");
+        let host = Host::current().unwrap();
+        let full = call(&package, "[1]", LONG);
+        assert!(full["value"].is_u64(), "{full}");
+        let runtime = host.pool.take(&package.digest).unwrap().with_memory(Some(1));
+        host.pool.put(&package.digest, runtime);
+        let deadline = Instant::now() + Duration::from_millis(LONG);
+        // It is measured from time to time only.
+        loop {
+            assert!(Instant::now() < deadline, "the runtime is not replaced");
+            let answer = call(&package, "[1]", LONG);
+            assert!(answer["value"].is_u64(), "{answer}");
+            if answer != full {
+                break;
+            }
+        }
     }
 
     #[test]
