@@ -86,14 +86,23 @@ impl Partials {
         Ok(Self { results, parts, skips_errors: before == 0 })
     }
 
+    fn part(&self, call: u64) -> Option<Range<usize>> {
+        usize::try_from(call).ok().and_then(|part| self.parts.get(part)).cloned()
+    }
+
+    /// Returns the approximate size of the argument of a call, in bytes.
+    pub(super) fn bytes(&self, call: u64) -> usize {
+        let part = self.part(call).unwrap_or_default();
+        let bytes = self.results.sizes().skip(part.start).take(part.len()).sum::<u64>();
+        usize::try_from(bytes).unwrap_or(usize::MAX)
+    }
+
     /// Returns the argument of a call: a list of values.
     ///
     /// # Errors
     /// If they cannot be read, or one of them is an error.
-    pub(super) fn argument(&self, part: u64) -> Result<Box<RawValue>, String> {
-        let part = usize::try_from(part).ok().and_then(|part| self.parts.get(part));
-        let part = part.ok_or("the round has no such call")?;
-        let values = self.values(part.clone())?;
+    pub(super) fn argument(&self, call: u64) -> Result<Box<RawValue>, String> {
+        let values = self.values(self.part(call).ok_or("the round has no such call")?)?;
         RawValue::from_string(format!("[[{}]]", values.join(","))).map_err(|error| error.to_string())
     }
 

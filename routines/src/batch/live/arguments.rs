@@ -22,36 +22,27 @@ pub(super) enum Arguments {
     Failed(String),
 }
 
-/// Returns the arguments of calls that combine results, at least of the first, up to the maximum size.
-fn combined(partials: &Partials, calls: &Range<u64>) -> Result<Arguments, String> {
-    let (mut arguments, mut bytes) = (Vec::new(), 0);
-    for index in calls.clone() {
-        if bytes > FRAME_ARGUMENTS_BYTES_MAX {
-            break;
-        }
-        let argument = partials.argument(index)?;
-        bytes += argument.get().len();
-        arguments.push((index, argument));
-    }
-    Ok(Arguments::Ready(arguments))
-}
-
-/// Returns the arguments of calls, at least of the first, up to the maximum size and with the same resources.
+/// Returns the arguments of calls, which combine `partials` if there are any: at least of the first, up to the maximum size
+/// and with the same resources.
 pub(super) fn arguments(
     order: &Order,
     partials: Option<&Partials>,
     calls: &Range<u64>,
     mut files: Option<&mut Files<'_>>,
 ) -> Result<Arguments, String> {
-    if let Some(partials) = partials {
-        return combined(partials, calls);
-    }
     let (mut arguments, mut bytes) = (Vec::new(), 0);
     for index in calls.clone() {
-        let argument = order.space.argument(index)?;
-        let localised = match &mut files {
-            Some(files) => files.localise(argument),
-            None => Local::Ready(argument),
+        let localised = match (partials, &mut files) {
+            // Before it is read, since it may be large.
+            (Some(partials), _)
+                if !arguments.is_empty()
+                    && partials.bytes(index).saturating_add(bytes) > FRAME_ARGUMENTS_BYTES_MAX =>
+            {
+                break;
+            }
+            (Some(partials), _) => Local::Ready(partials.argument(index)?),
+            (None, Some(files)) => files.localise(order.space.argument(index)?),
+            (None, None) => Local::Ready(order.space.argument(index)?),
         };
         let argument = match localised {
             Local::Ready(argument) => argument,
@@ -66,4 +57,42 @@ pub(super) fn arguments(
         arguments.push((index, argument));
     }
     Ok(Arguments::Ready(arguments))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::{
+        reduction::Reduce,
+        space::Space,
+        store::{Outcome, Store, Writer},
+        testing::{Fixture, fixture},
+    };
+
+    /// Returns the number of calls in the first frame that combines 3,000 values of this size, 1,000 in each call.
+    fn combinations(bytes: usize) -> usize {
+        let Fixture { store, .. } = fixture();
+        let key = format!("{:032x}", rand::random::<u128>());
+        let writer = Writer::start(store.objects.clone(), format!("{}/test", Store::job(&key))).unwrap();
+        let value = RawValue::from_string(format!("{:?}", "x".repeat(bytes))).unwrap();
+        let outcomes: Vec<_> = (0..3_000).map(|index| (index, Outcome::Value(value.clone()))).collect();
+        let last = writer.put(&outcomes);
+        writer.hurry();
+        assert!(writer.wait(last, Duration::from_secs(60)));
+        let partials = Partials::open(store, &key, 1, 3_000).unwrap();
+        let order = Order::new(String::new(), key, Space::Range { from: 0, to: 0 }, Reduce::default());
+        match arguments(&order, Some(&partials), &(0..3), None).unwrap() {
+            Arguments::Ready(calls) => calls.len(),
+            Arguments::Later | Arguments::Failed(_) => 0,
+        }
+    }
+
+    #[test]
+    fn combinations_of_a_frame_are_within_its_maximum_size_or_one() {
+        for (bytes, calls) in [(300, 3), (500, 2), (600, 1), (2_000, 1)] {
+            assert_eq!(combinations(bytes), calls, "{bytes} bytes");
+        }
+    }
 }
