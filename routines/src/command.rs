@@ -447,15 +447,17 @@ fn print_outcomes(
         (None, None, true) => print("]}\n"),
         (None, None, false) => {}
     }
+    if let Some(reason) = &ran.reason {
+        tell(format_args!("error: job {}: {reason}", ran.job));
+    }
     if ran.failed > 0 {
         let (failed, job) = (ran.failed, &ran.job);
         // A job in the memory of this process ends with it.
         let remedy =
             if access.keeps_jobs() { format!(": routines rerun {job} repeats them") } else { String::new() };
         tell(format_args!("error: {failed} calls of job {job} have failed{remedy}"));
-        return Ok(ExitCode::FAILURE);
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(if ran.failed > 0 || ran.reason.is_some() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
 /// Reads a file with a list of arguments.

@@ -127,6 +127,7 @@ pub(crate) struct Status {
     /// The numbers of each group that `by` has requested, with its arguments in `by`, sorted by them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) groups: Option<Vec<serde_json::Value>>,
+    /// The reason for which it waits, has ended early, or has results that are not combined.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) reason: Option<String>,
 }
@@ -317,6 +318,8 @@ impl Service {
             })?;
             shown.get_or_insert_with(|| serde_json::json!({}))["routine"] = value;
         }
+        let uncombined = tally.as_ref().and_then(|tally| tally.uncombined.as_ref());
+        let uncombined = uncombined.map(|(_, reason)| format!("the results are not combined: {reason}"));
         let reported = name.calls.map(|calls| details.sums().0.worked.min(calls));
         Ok(Status {
             job: id.to_string(),
@@ -327,7 +330,7 @@ impl Service {
             reduced: shown,
             groups: reduced.and_then(Reduced::shown_groups),
             tally: tally.as_ref().map(Tally::counted),
-            reason: record.reason.clone().or(details.missing),
+            reason: record.reason.clone().or(details.missing).or(uncombined),
         })
     }
 

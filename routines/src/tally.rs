@@ -20,6 +20,8 @@ pub(crate) struct Tally {
     pub(crate) usage: Usage,
     /// Whether a routine has combined the results.
     pub(crate) is_combined: bool,
+    /// The first round that has failed, and the reason for which the results are not combined.
+    pub(crate) uncombined: Option<(u32, String)>,
 }
 
 /// The numbers of calls, as clients see them.
@@ -38,6 +40,7 @@ impl Output for Tally {
         }
         self.usage.merge(&other.usage);
         self.is_combined |= other.is_combined;
+        self.uncombined = self.uncombined.take().into_iter().chain(other.uncombined).min();
         if let Some(other) = other.reduced {
             self.reduced.get_or_insert_default().merge(*other);
         }
@@ -80,6 +83,8 @@ mod tests {
             let mut tally = Tally::of(&Reduce { numbers, by: vec![Selector::Position(0)], routine: None });
             for (failed, result, group) in calls {
                 tally.count(failed);
+                let reason = (u32::from(result.unsigned_abs()), format!("{group}"));
+                tally.merge(Tally { uncombined: failed.map(|_| reason), ..Tally::default() });
                 tally.usage.merge(&Usage {
                     wall_us: 1,
                     peak_memory_bytes: u64::from(result.unsigned_abs()),

@@ -92,6 +92,9 @@ def more(values):
 
 def one(values):
     return values[0]
+
+def refuses(values):
+    raise ValueError(f"no {values}")
 "#;
 
 fn write_reducer(folder: &Path, entry: &str, more: &str) {
@@ -140,6 +143,33 @@ fn map_combines_results_by_a_reducer_only() {
         let refused = place.run(&[&map[..], &[reduce]].concat());
         assert!(refused.code != 0 && refused.err.contains(part), "{refused:?}");
     }
+}
+
+#[test]
+fn failed_reducer_leaves_results_with_its_reason() {
+    let place = Place::new();
+    write_reducer(place.path(), "refuses", "");
+    assert_eq!(place.run(&["deploy", "refuses"]).code, 0);
+    let map = ["map", "square@1.0", "--range", "2..4", "--reduce"];
+    let printed = place.run(&[&map[..], &["routine=refuses"]].concat());
+    assert_eq!((printed.code, printed.out.lines().count()), (1, 2), "{}", printed.err);
+    assert!(printed.err.contains("not combined") && printed.err.contains("no [4, 9]"), "{}", printed.err);
+    let printed = place.run(&[&map[..], &["routine=refuses,sum"]].concat());
+    assert_eq!((printed.code, &*printed.out), (1, "{\"sum\":13.0}\n"), "{}", printed.err);
+    let script = r#"
+import routines
+
+with routines.here("--workers", "2") as r:
+    job = r.map("area@1.0", [1, 2], reduce=[{"routine": "refuses"}])
+    try:
+        job.reduced()
+    except routines.JobError as error:
+        assert "not combined" in str(error) and "ValueError: no" in str(error), error
+    else:
+        raise AssertionError("it is combined")
+    assert job.values() == [1, 2]
+"#;
+    place.python(script);
 }
 
 #[test]

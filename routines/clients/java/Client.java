@@ -310,6 +310,7 @@ public final class Client {
             Map<?, ?> status = succeed();
             Map<?, ?> failed = map(map(status.get("tally")).get("failed"));
             if (!failed.isEmpty()) throw new JobError("calls of job " + id + " have failed: " + failed);
+            if (status.get("reason") != null) throw new JobError("job " + id + ": " + status.get("reason"));
             return map(status.get("reduced"));
         }
 

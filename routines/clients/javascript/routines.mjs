@@ -362,6 +362,7 @@ export class Job {
     const status = await this.#succeed();
     const failed = Object.values(status.tally.failed).reduce((sum, number) => sum + number, 0);
     if (failed) throw new JobError(`${failed} calls of job ${this.id} have failed: results() has the errors`);
+    if (status.reason) throw new JobError(`job ${this.id}: ${status.reason}`);
     return status;
   }
 

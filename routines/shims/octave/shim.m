@@ -871,6 +871,9 @@ function state = shim_complete(state)
   if failed
     error("routines:job", "%d calls have failed: results() has the errors", failed);
   end
+  if isfield(state, "reason")
+    error("routines:job", "%s", state.reason);
+  end
 end
 
 function results = shim_results(send, path, ~)

@@ -580,6 +580,7 @@ local(envir = shim, {
         state <- succeed()
         failed <- sum(unlist(state$tally$failed))
         if (failed > 0) stop(condition("routines_job_error", sprintf("%d calls of job %s have failed: results() has the errors", failed, id)))
+        if (!is.null(state$reason)) stop(condition("routines_job_error", sprintf("job %s: %s", id, state$reason)))
         state
       }
       results <- function() {

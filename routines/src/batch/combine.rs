@@ -39,6 +39,15 @@ pub(super) enum Stage {
 }
 
 impl Stage {
+    /// Returns the round that it starts or makes; `None` before the calls of the job have ended.
+    pub(super) fn round(self) -> Option<u32> {
+        match self {
+            Self::Calls => None,
+            Self::Rounds { next, .. } => (next > 0).then_some(next),
+            Self::Round { number, .. } => Some(number),
+        }
+    }
+
     /// Returns the key of its results.
     pub(super) fn key(self, job: &str) -> String {
         match self {
@@ -123,7 +132,7 @@ impl Batch {
     /// Starts the next round, or keeps the value that is left.
     ///
     /// # Errors
-    /// The reason if the job fails.
+    /// The reason if the results are not combined.
     pub(super) fn next_round(
         &mut self,
         host: &Host,

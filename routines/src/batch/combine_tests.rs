@@ -1,13 +1,13 @@
 //! Tests of combinations of results, and of memory limits, on the real runtimes.
 
 use serde_json::{Value, json};
-use taskwork::JobError;
 
 use super::{Batch, reduced_name, tests::results};
 use crate::{
     order::Order,
     reduction::Reduce,
     space::Space,
+    tally::Tally,
     testing::{Fixture, fixture, package},
     wire::ErrorKind,
 };
@@ -85,11 +85,16 @@ fn combination_of_no_results_is_the_neutral_element() {
 }
 
 #[test]
-fn failed_combination_fails_job_with_its_error() {
-    let order = order("square", "", 1_500, Some("refuses"));
-    let failed = Batch::job(order, "test".to_owned()).run().unwrap_err();
-    let text = failed.to_string();
-    assert!(matches!(failed, JobError::Failed { .. }) && text.contains("too few"), "{text}");
+fn failed_combination_leaves_results_and_its_reason() {
+    for (reducer, part) in [("refuses", "too few"), ("absent", "cannot be loaded")] {
+        let order = order("square", "", 1_500, Some(reducer));
+        let Tally { ended, is_combined, uncombined, .. } =
+            Batch::job(order.clone(), "test".to_owned()).workers(2).run().unwrap().output;
+        assert!(!is_combined && ended == 1_500);
+        let (_, reason) = uncombined.unwrap();
+        assert!(reason.contains(part), "{reason}");
+        assert_eq!(results(&order, 1_500).len(), 1_500);
+    }
 }
 
 #[test]

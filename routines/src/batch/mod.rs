@@ -126,7 +126,7 @@ impl Batch {
     /// Works until the task is complete or interrupted.
     ///
     /// # Errors
-    /// The reason if the job fails.
+    /// The reason if the job fails, or its results are not combined.
     fn work(&mut self, cx: &mut Context<'_, Self>) -> Result<Outcome, String> {
         let host =
             Host::current().ok_or("this process is not a node of routines: start it by routines node")?;
@@ -197,7 +197,14 @@ impl Task for Batch {
 
     fn search(&mut self, cx: &mut Context<'_, Self>) -> Outcome {
         self.work(cx).unwrap_or_else(|reason| {
-            cx.fail(reason);
+            match self.stage.round() {
+                // The calls have their results, although these are not combined.
+                Some(round) => {
+                    let tally = Tally { uncombined: Some((round, reason)), ..Tally::default() };
+                    taskwork::Output::merge(cx.output(), tally);
+                }
+                None => cx.fail(reason),
+            }
             Outcome::Complete
         })
     }

@@ -167,8 +167,8 @@ impl Access {
         }
         if status.state == SUCCESSFUL {
             let failed = status.tally.iter().flat_map(|tally| tally.failed.values()).sum();
-            let Status { routine, reduced, groups, .. } = status;
-            return Ok(Ran { job: id, routine, reduced, groups, failed });
+            let Status { routine, reduced, groups, reason, .. } = status;
+            return Ok(Ran { job: id, routine, reduced, groups, failed, reason });
         }
         let reason = status.reason.unwrap_or_default();
         let is_kept = !is_new && self.here.keeps_jobs();
@@ -188,6 +188,8 @@ pub(super) struct Ran {
     pub(super) groups: Option<Vec<Value>>,
     /// The number of failed calls.
     pub(super) failed: u64,
+    /// The reason for which its results are not combined.
+    pub(super) reason: Option<String>,
 }
 
 impl Ran {

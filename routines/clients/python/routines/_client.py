@@ -312,7 +312,7 @@ class Job:
     def reduced(self) -> dict[str, Any]:
         """Waits until the job is over, and returns the numbers that `reduce` has requested, by their names.
 
-        Raises `JobError` if a call has failed: `results` has the errors.
+        Raises `JobError` if a call has failed, or the reducer: `results` has the results and the errors of the calls.
         """
         return dict(self._reduced().get("reduced", {}))
 
@@ -328,6 +328,8 @@ class Job:
         failed = sum(status["tally"]["failed"].values())
         if failed:
             raise JobError(f"{failed} calls of job {self.id} have failed")
+        if "reason" in status:
+            raise JobError(f"job {self.id}: {status['reason']}")
         return status
 
     def _succeed(self) -> dict[str, Any]:
