@@ -8,11 +8,12 @@ use std::{
 };
 
 use crate::{
+    batch::Partials,
     isolation::Limits,
     package::Package,
     resource::Resources,
     runtime::{Installed, Packages, Pool, Program, Runtime, StartError, Starter},
-    store::{Store, Writer},
+    store::{ResultsError, Store, Writer},
     tenant::Tenant,
 };
 
@@ -21,6 +22,9 @@ static HOST: OnceLock<Host> = OnceLock::new();
 
 /// The number of idle runtimes in addition to one for each worker.
 const IDLE_MORE: usize = 2;
+
+/// A value that its users share, locked while it is being opened.
+type Shared<T> = Arc<Mutex<Weak<T>>>;
 
 /// The part of a node that runs routines.
 #[derive(Debug)]
@@ -31,6 +35,8 @@ pub(crate) struct Host {
     pub(crate) starter: Starter,
     pub(crate) pool: Pool,
     writers: Mutex<HashMap<String, Weak<Writer>>>,
+    /// By job and round.
+    partials: Mutex<HashMap<(String, u32), Shared<Partials>>>,
     /// The first part of the names of writers.
     name: String,
 }
@@ -57,6 +63,7 @@ impl Host {
             resources,
             pool: Pool::new(workers + IDLE_MORE),
             writers: Mutex::default(),
+            partials: Mutex::default(),
             name: format!("{:032x}", rand::random::<u128>()),
         })
     }
@@ -116,5 +123,28 @@ impl Host {
         let writer = Arc::new(Writer::start(self.store.objects.clone(), name)?);
         writers.insert(key.to_owned(), Arc::downgrade(&writer));
         Ok(writer)
+    }
+
+    /// Returns the results that a round of a job combines, which its tasks share.
+    ///
+    /// # Errors
+    /// If they cannot be read.
+    pub(crate) fn partials(&self, job: &str, round: u32, inputs: u64) -> Result<Arc<Partials>, ResultsError> {
+        let place = {
+            let mut all = self.partials.lock().unwrap_or_else(PoisonError::into_inner);
+            all.retain(|_, place| {
+                let is_used = || place.lock().unwrap_or_else(PoisonError::into_inner).strong_count() > 0;
+                // The first: it is being opened.
+                Arc::strong_count(place) > 1 || is_used()
+            });
+            Arc::clone(all.entry((job.to_owned(), round)).or_default())
+        };
+        let mut place = place.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(partials) = place.upgrade() {
+            return Ok(partials);
+        }
+        let partials = Arc::new(Partials::open(&self.store, job, round, inputs)?);
+        *place = Arc::downgrade(&partials);
+        Ok(partials)
     }
 }

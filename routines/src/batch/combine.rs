@@ -77,7 +77,7 @@ pub(crate) struct Partials {
 
 impl Partials {
     /// Opens the results that a round combines.
-    pub(super) fn open(store: &Store, job: &str, round: u32, inputs: u64) -> Result<Self, ResultsError> {
+    pub(crate) fn open(store: &Store, job: &str, round: u32, inputs: u64) -> Result<Self, ResultsError> {
         let before = round.saturating_sub(1);
         let folder = Store::job(&round_key(job, before));
         let results = Results::open(store.objects.clone(), &folder, inputs)?;
@@ -144,7 +144,7 @@ impl Batch {
             (order.calls(), order.len(), Stage::Calls)
         } else {
             let unread = |error| format!("the results to combine cannot be read: {error}");
-            let partials = Partials::open(&host.store, &order.key, next, inputs).map_err(unread)?;
+            let partials = host.partials(&order.key, next, inputs).map_err(unread)?;
             if next > 1 && inputs == 1 {
                 let value = partials.values(0..1)?.remove(0);
                 let kept = host.store.objects.create(&reduced_name(&order.key), value);

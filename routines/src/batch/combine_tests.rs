@@ -1,9 +1,12 @@
 //! Tests of combinations of results, and of memory limits, on the real runtimes.
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 
-use super::{Batch, reduced_name, tests::results};
+use super::{Batch, Node, Stage, platform::Platform as _, reduced_name, tests::results};
 use crate::{
+    host::Host,
     order::Order,
     reduction::Reduce,
     space::Space,
@@ -76,6 +79,21 @@ fn routine_combines_each_successful_result_once_to_the_same_bits() {
         assert_eq!(value[0].as_f64().map(f64::to_bits), Some(sum.to_bits()), "{value}, not {sum}");
     }
     assert_eq!(combined(&order("square", "", 2_500, Some("count")), 2, 2_500, 25), json!(2_475));
+}
+
+#[test]
+fn tasks_of_round_share_results_that_they_combine() {
+    let order = order("square", "", 1_500, Some("merge"));
+    combined(&order, 1, 1_500, 15);
+    let host = Host::current().unwrap();
+    let partials = |round, inputs| host.partials(&order.key, round, inputs).unwrap();
+    let (first, second) = (partials(1, 1_500), partials(2, 2));
+    assert!(Arc::ptr_eq(&first, &partials(1, 1_500)) && !Arc::ptr_eq(&first, &second));
+    let node = |number, inputs| Node::new(host, &order, Stage::Round { number, inputs }).unwrap();
+    assert!(std::ptr::eq(node(1, 1_500).partials().unwrap(), &raw const *first));
+    let last = Arc::downgrade(&first);
+    drop(first);
+    assert!(last.upgrade().is_none(), "they are kept without a task");
 }
 
 #[test]

@@ -38,7 +38,10 @@ use self::{
 };
 use crate::{host::Host, order::Order, ranges::Ranges, tally::Tally};
 
-pub(crate) use self::{combine::reduced_name, live::cancel::Cancelled};
+pub(crate) use self::{
+    combine::{Partials, reduced_name},
+    live::cancel::Cancelled,
+};
 
 pub(crate) const KIND: &str = "batch";
 

@@ -71,7 +71,7 @@ pub(crate) struct Node {
     tenant: Tenant,
     /// The key of the job.
     key: String,
-    partials: Option<Partials>,
+    partials: Option<Arc<Partials>>,
 }
 
 impl Node {
@@ -80,7 +80,7 @@ impl Node {
     pub(super) fn new(host: &'static Host, order: &Order, stage: Stage) -> Result<Self, String> {
         let (digest, partials) = match (stage, &order.reduce.routine) {
             (Stage::Round { number, inputs }, Some(digest)) => {
-                let partials = Partials::open(&host.store, &order.key, number, inputs);
+                let partials = host.partials(&order.key, number, inputs);
                 let unread = |error| format!("the results to combine cannot be read: {error}");
                 (digest, Some(partials.map_err(unread)?))
             }
@@ -115,7 +115,7 @@ impl Platform for Node {
     }
 
     fn partials(&self) -> Option<&Partials> {
-        self.partials.as_ref()
+        self.partials.as_deref()
     }
 
     fn cancelled(&self) -> io::Result<Ranges> {
