@@ -85,6 +85,7 @@ pub struct Job<T: Task> {
     pub(crate) weight: u32,
     pub(crate) priority: i32,
     pub(crate) exclusive: bool,
+    pub(crate) brings_program: bool,
     pub(crate) local: LocalSettings,
 }
 
@@ -123,6 +124,7 @@ impl<T: Task> Job<T> {
             weight: 1,
             priority: 0,
             exclusive: false,
+            brings_program: false,
             local: LocalSettings {
                 nodes: 1,
                 workers: None,
@@ -227,6 +229,15 @@ impl<T: Task> Job<T> {
     #[must_use]
     pub fn exclusive(mut self) -> Self {
         self.exclusive = true;
+        self
+    }
+
+    /// Lets the program of this process travel with the job, when it is [submitted](crate::Client::submit) to a cluster:
+    /// agents fetch its file and start nodes from it. Without effect within one process. See
+    /// [`agents`](crate::client::agents).
+    #[must_use]
+    pub fn bring_program(mut self) -> Self {
+        self.brings_program = true;
         self
     }
 

@@ -133,6 +133,10 @@ impl NodeBuilder {
         }
     }
 
+    pub(crate) fn cluster(&self) -> &ClusterPaths {
+        &self.cluster
+    }
+
     /// Sets the data that the node provides to others.
     #[must_use]
     pub(crate) fn brings(mut self, brought: Brought) -> Self {

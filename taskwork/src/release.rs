@@ -95,6 +95,11 @@ fn is_other_build(version: &str, other: &str) -> bool {
         && (release(version) == release(other) || release(version) == other || version == release(other))
 }
 
+/// Returns the path of this program's own file.
+pub(crate) fn this_file() -> &'static str {
+    THIS_FILE
+}
+
 /// Returns the first digits of the SHA-256 of this program's file.
 fn fingerprint() -> std::io::Result<String> {
     let (mut file, mut digest) = (fs::File::open(THIS_FILE)?, Context::new(&SHA256));

@@ -335,6 +335,7 @@ pub async fn submit<T: Task>(
         stays_open,
         share,
         shared: SharedData::Stored(&codec::encode(shared)?),
+        brought: None,
         start_values: &[],
     };
     let started = std::time::Instant::now();

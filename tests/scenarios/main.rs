@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
 
 mod after;
+mod agents;
 mod client;
 mod cluster;
 mod commands;

@@ -7,13 +7,13 @@ use taskwork_tests::{cluster::Cluster, tree::Tree};
 use zk_server::{Setup, TlsFiles};
 
 /// An authority, and certificates that it has signed, as files in a folder.
-struct Authority {
+pub(crate) struct Authority {
     issuer: Issuer<'static, KeyPair>,
-    certificate: String,
+    pub(crate) certificate: String,
 }
 
 impl Authority {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let mut params = CertificateParams::new(Vec::<String>::new()).unwrap();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let key = KeyPair::generate().unwrap();
@@ -21,10 +21,10 @@ impl Authority {
         Self { issuer: Issuer::new(params, key), certificate }
     }
 
-    /// Writes `<name>.cert` and `<name>.key`, and both in one as `<name>.pem`.
-    fn sign(&self, folder: &Path, name: &str) {
+    /// Writes `<name>.cert` and `<name>.key`, and both in one as `<name>.pem`, for `localhost` and this name.
+    pub(crate) fn sign(&self, folder: &Path, name: &str) {
         let key = KeyPair::generate().unwrap();
-        let params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+        let params = CertificateParams::new(vec!["localhost".to_owned(), name.to_owned()]).unwrap();
         let certificate = params.signed_by(&key, &self.issuer).unwrap().pem();
         fs::write(folder.join(format!("{name}.cert")), &certificate).unwrap();
         fs::write(folder.join(format!("{name}.key")), key.serialize_pem()).unwrap();

@@ -68,7 +68,7 @@ pub struct Running {
     shown: String,
 }
 
-/// Returns the path of a program of the workspace, from the same build as the running program.
+/// Returns the path of a program of the workspace, from the same build as the running program. An absolute path stays.
 ///
 /// # Errors
 /// If the program was not built.
@@ -153,6 +153,15 @@ impl Cluster {
     /// If the program was not built, or cannot be started.
     pub fn start_node(&mut self, name: &str, arguments: &[&str]) -> Result<usize> {
         let command = self.command(name, &[&["node"], arguments].concat())?;
+        self.spawn_node(command)
+    }
+
+    /// Starts an agent, and returns its index in [`nodes`](Self::nodes). Its log contains those of the nodes that it starts.
+    ///
+    /// # Errors
+    /// As [`start_node`](Self::start_node).
+    pub fn start_agent(&mut self, arguments: &[&str]) -> Result<usize> {
+        let command = self.command("taskwork", &[&["agent"], arguments].concat())?;
         self.spawn_node(command)
     }
 

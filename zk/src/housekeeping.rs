@@ -163,6 +163,7 @@ mod tests {
             shared: &[],
             shared_name: "",
             shared_from: "",
+            brought: None,
             root_id: ROOT,
             root: &[],
             variables: &[],

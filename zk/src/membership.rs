@@ -20,7 +20,7 @@ use thiserror::Error as ThisError;
 
 use crate::{
     error::{Error, Result},
-    job::JobRecord,
+    job::{BroughtProgram, JobRecord},
     labels::Labels,
     paths::ClusterPaths,
     record,
@@ -31,6 +31,10 @@ use crate::{
 type Content = Answer<(Vec<u8>, Stat)>;
 
 const READS_AT_ONCE: usize = 16;
+
+/// The program of agents, and the label that distinguishes them from submitters, which provide programs to them. Their
+/// version is the [target](BroughtProgram::target) of the programs.
+pub const AGENT: &str = "agent";
 
 /// The record that a member publishes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -81,6 +85,24 @@ impl Member {
     /// members without workers.
     pub fn may_bring_data(&self, job: &JobRecord) -> bool {
         self.workers == 0 && self.runs(job)
+    }
+
+    /// Returns whether it is an agent: a member that starts the programs of jobs.
+    pub fn is_agent(&self) -> bool {
+        self.program == AGENT && self.labels.get(AGENT).is_some()
+    }
+
+    /// Checks that it is an agent, and starts the program of a job.
+    ///
+    /// # Errors
+    /// Why it does not.
+    pub fn starts(&self, job: &JobRecord) -> std::result::Result<(), Lacks> {
+        let is_its_target = |brought: &BroughtProgram| brought.target == self.program_version;
+        if !self.is_agent() || !job.brought.as_ref().is_some_and(is_its_target) {
+            return Err(Lacks::Release);
+        }
+        let missing = job.require.missing_from(&self.labels);
+        if missing.is_empty() { Ok(()) } else { Err(Lacks::Labels(missing)) }
     }
 
     /// Checks that the node works on those jobs of its release that require these labels.

@@ -17,11 +17,13 @@ use crate::{
 /// until they are among these.
 const LOOK_MAX: usize = 64;
 
-/// The jobs of a cluster, from the perspective of a node of one release.
+/// The jobs of a cluster, from the perspective of a node of one release, or of an agent.
 pub struct JobQueue {
     store: Arc<dyn Store>,
     cluster: ClusterPaths,
     member: Member,
+    /// Whether the jobs are those whose programs the member starts, as an agent.
+    of_agent: bool,
     /// Jobs that are over, or for other nodes; they are not read again.
     passed: BTreeSet<String>,
     /// The programs and versions of skipped jobs that were logged.
@@ -31,7 +33,12 @@ pub struct JobQueue {
 impl JobQueue {
     /// Creates the queue for a node.
     pub fn new(store: Arc<dyn Store>, cluster: ClusterPaths, member: Member) -> Self {
-        Self { store, cluster, member, passed: BTreeSet::new(), foreign: BTreeSet::new() }
+        Self { store, cluster, member, of_agent: false, passed: BTreeSet::new(), foreign: BTreeSet::new() }
+    }
+
+    /// Creates the queue of the jobs whose programs an agent [starts](Member::starts).
+    pub fn of_agent(store: Arc<dyn Store>, cluster: ClusterPaths, agent: Member) -> Self {
+        Self { of_agent: true, ..Self::new(store, cluster, agent) }
     }
 
     /// Waits for a job that this node can start in addition to its active jobs: the one with the highest priority,
@@ -102,7 +109,7 @@ impl JobQueue {
                 Ok(record) if record.state.is_over() && record.state != JobState::Incomplete => {
                     self.pass(name);
                 }
-                Ok(record) if self.member.takes(&record).is_err() => {
+                Ok(record) if self.lacks(&record).is_some() => {
                     self.explain(&name, &record);
                     self.pass(name);
                 }
@@ -158,13 +165,19 @@ impl JobQueue {
         Ok(Waits::NoLonger)
     }
 
+    /// Returns why the node never handles a job like this one, if it does not.
+    fn lacks(&self, record: &JobRecord) -> Option<Lacks> {
+        let taken = if self.of_agent { self.member.starts(record) } else { self.member.takes(record) };
+        taken.err()
+    }
+
     fn explain(&mut self, job: &str, record: &JobRecord) {
-        if let Err(Lacks::Labels(missing)) = self.member.takes(record) {
+        if let Some(Lacks::Labels(missing)) = self.lacks(record) {
             tracing::info!(%job, %missing, "a job waits for nodes with labels that this one does not have");
             return;
         }
-        // One line for each program, and not one for each of its jobs.
-        if !self.foreign.insert((record.program.clone(), record.program_version.clone())) {
+        // One line for each program, and not one for each of its jobs. Most jobs are not for agents.
+        if self.of_agent || !self.foreign.insert((record.program.clone(), record.program_version.clone())) {
             return;
         }
         tracing::info!(

@@ -329,6 +329,7 @@ fn new_job<'a>(program: &'a str, version: &'a str) -> NewJob<'a> {
         shared: &[],
         shared_name: "",
         shared_from: "",
+        brought: None,
         root_id: "n0000000000000000-0",
         root: b"",
         variables: &[],

@@ -65,6 +65,7 @@ impl Stage {
             shared: &vec![7; 600 << 10],
             shared_name: "",
             shared_from: "",
+            brought: None,
             root_id: ROOT,
             root: b"the root",
             variables: &[("best".to_owned(), b"9".to_vec())],

@@ -265,6 +265,9 @@ impl<T: Task> Launch for Ready<T> {
         if target.share.exclusive {
             job = job.exclusive();
         }
+        if target.bring {
+            job = job.bring_program();
+        }
         for before in &target.after {
             job = job.after(before);
         }

@@ -72,20 +72,24 @@ pub(crate) struct Options {
     log: LogArguments,
 }
 
-/// The transfer of the job's data to the nodes, if it is too large for ZooKeeper.
+/// The transfer of the job's data to the nodes, if it is too large for ZooKeeper, and of the program to agents.
 #[derive(Debug, Clone, Args)]
 #[group(skip)]
 struct DataArguments {
-    /// The address to listen on for nodes. They fetch the job's data from this process if it is larger than 64 MiB.
-    /// Port 0 selects any free port.
+    /// Let this program travel with the job: agents (`taskwork agent`) fetch it from this process, and start nodes from it.
+    /// With --zk-tls-cert, it is signed, so that agents know its submitter.
+    #[arg(long, conflicts_with = "any_build")]
+    bring: bool,
+    /// The address to listen on for nodes. They fetch the job's data from this process if it is larger than 64 MiB, and
+    /// agents fetch the program (--bring). Port 0 selects any free port.
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:0")]
     listen: SocketAddr,
     /// The address at which nodes reach this process, if it differs: an IP address or a host name, with or without a
     /// port.
     #[arg(long, value_name = "ADDR", value_parser = str::parse::<Address>)]
     advertise: Option<Address>,
-    /// The number of nodes that must have such data before this process exits, without --wait. The job waits forever if
-    /// none of these nodes is left.
+    /// The number of nodes that must have such data before this process exits, without --wait, and of agents that must have
+    /// the program: all, if there are fewer. The job waits forever if none of them is left.
     #[arg(long, value_name = "NODES", default_value_t = 2, value_parser = copies)]
     copies: usize,
 }
@@ -120,6 +124,7 @@ pub(crate) struct Target {
     pub(crate) require: Labels,
     pub(crate) after: Vec<JobId>,
     pub(crate) share: ShareArguments,
+    pub(crate) bring: bool,
     copies: usize,
     pub(crate) viewing: Viewing,
     release: Release,
@@ -154,7 +159,7 @@ fn run_prepared(
         patience, name, wait, attempts, crashes, require, after, share, data, json, job_log, ..
     } = options;
     let require = merged("--require", &require)?;
-    let DataArguments { listen, advertise, copies } = data;
+    let DataArguments { bring, listen, advertise, copies } = data;
     let mut client =
         client.release(release.clone()).submitter(submitter()).patience(Some(patience.of_a_step()));
     client = client.listen(listen);
@@ -173,6 +178,7 @@ fn run_prepared(
             require,
             after,
             share,
+            bring,
             copies,
             viewing,
             release,
@@ -252,11 +258,14 @@ async fn hand_over(job: &dyn Waits, target: &Target) -> Result<(), Failure> {
     }
     let copies = target.copies;
     if !target.viewing.quiet {
-        let nodes = if copies == 1 { "1 node has".to_owned() } else { format!("{copies} nodes have") };
-        tell(format_args!("the nodes fetch the job's data from here; waiting until {nodes} it"));
+        let members = if target.bring { "agent" } else { "node" };
+        let what = if target.bring { "program" } else { "job's data" };
+        let some = if copies == 1 { format!("1 {members} has") } else { format!("{copies} {members}s have") };
+        let all = if target.bring { " (all, if there are fewer)" } else { "" };
+        tell(format_args!("{members}s fetch the {what} from here; waiting until {some} it{all}"));
     }
     let unknown = format!(
-        "Job {} continues if a node has its data, and otherwise never starts: taskwork cancel {} cancels it",
+        "Job {} continues if a member has what it needs, and otherwise never starts: taskwork cancel {} cancels it",
         job.id(),
         job.id()
     );
@@ -281,7 +290,8 @@ impl Target {
         let mut versions =
             overview.members.iter().filter(|member| member.program == program).map(|m| &m.program_version);
         let has_nodes = versions.clone().any(|running| running == version);
-        let other = versions.find(|running| !has_nodes && self.release.is_other_build(running));
+        let other =
+            versions.find(|running| !has_nodes && !self.bring && self.release.is_other_build(running));
         if let Some(other) = other {
             tell(format_args!(
                 "note: the nodes of cluster {cluster} run another build of {program} ({other}; this one is \

@@ -1,6 +1,7 @@
 //! The cluster that a command addresses, and the connection to it.
 
 use std::{
+    ffi::OsString,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -155,6 +156,30 @@ impl ClusterArguments {
         Ok(builder.insecure().on_outage(move |outage| notes.outage(outage)))
     }
 
+    /// Returns the options by which another process addresses the same cluster, for its command line.
+    pub fn options(&self) -> Vec<OsString> {
+        let mut options: Vec<OsString> = vec!["--cluster".into(), self.cluster.clone().into()];
+        let texts = [("--zk", self.zk.as_ref())];
+        let files = [
+            ("--zk-auth", self.zk_auth.as_ref()),
+            ("--zk-tls-ca", self.zk_tls_ca.as_ref()),
+            ("--zk-tls-cert", self.zk_tls_cert.as_ref()),
+            ("--zk-tls-key", self.zk_tls_key.as_ref()),
+        ];
+        let texts = texts.into_iter().filter_map(|(name, text)| Some((name, OsString::from(text?))));
+        let files = files.into_iter().filter_map(|(name, file)| Some((name, OsString::from(file?))));
+        let times = [
+            ("--zk-connect-timeout", self.zk_connect_timeout),
+            ("--zk-session-timeout", self.zk_session_timeout),
+        ];
+        let times = times.map(|(name, time)| (name, time.as_secs_f64().to_string().into()));
+        for (name, value) in texts.chain(files).chain(times) {
+            options.extend([name.into(), value]);
+        }
+        options.extend(self.insecure.then(|| "--insecure".into()));
+        options
+    }
+
     /// Returns whether the network is trusted.
     pub fn is_insecure(&self) -> bool {
         self.insecure
@@ -231,6 +256,32 @@ mod tests {
         assert!(refused.contains("--zk HOSTS") && refused.contains("TASKWORK_ZK"), "{refused}");
         let Line { cluster } = Line::try_parse_from(["test", "--zk", "a:1"]).unwrap();
         assert_eq!(cluster.connect().unwrap().hosts, "a:1");
+    }
+
+    #[test]
+    fn options_for_another_process_are_those_of_this_one() {
+        let given = [
+            "test",
+            "--cluster",
+            "c",
+            "--zk",
+            "a:1",
+            "--zk-auth",
+            "f",
+            "--zk-tls-ca",
+            "ca",
+            "--zk-tls-cert",
+            "cert",
+            "--zk-tls-key",
+            "key",
+            "--zk-connect-timeout",
+            "2.5",
+            "--zk-session-timeout",
+            "7",
+            "--insecure",
+        ];
+        let Line { cluster } = Line::try_parse_from(given).unwrap();
+        assert_eq!(cluster.options(), given[1..].iter().map(OsString::from).collect::<Vec<_>>());
     }
 
     #[test]

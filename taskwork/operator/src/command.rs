@@ -13,7 +13,7 @@ use taskwork_cli::{
 };
 
 use crate::{
-    act, compare, completions,
+    act, agent, compare, completions,
     connection::{Common, Connection},
     dashboard, events, findings, job, jobs, node, nodes, report, scale,
     selection::Selection,
@@ -38,6 +38,9 @@ enum Command {
     Up(up::Up),
     /// End the nodes of a cluster that `up` has created, and its ZooKeeper. Nodes transfer their tasks first; jobs are kept.
     Down(up::Down),
+    /// Run an agent: it starts nodes of the programs that travel with jobs (`submit --bring`), until it is asked to leave
+    /// (SIGTERM, `taskwork drain`).
+    Agent(agent::Arguments),
     /// Show the state of the cluster: its nodes, the running jobs and their leaders, the waiting jobs.
     Status(Common),
     /// Check the servers, access, clocks, nodes and jobs for problems. Exit code 1 if there are any.
@@ -227,6 +230,7 @@ impl Command {
             | Self::Man(_)
             | Self::Up(_)
             | Self::Down(_)
+            | Self::Agent(_)
             | Self::Dashboard(_)
             | Self::Top(_)
             | Self::Scale(_) => None,
@@ -292,6 +296,7 @@ fn perform_alone(command: &Command) -> Result<ExitCode, Failure> {
         Command::Man(man) => man.run(CommandLine::command()),
         Command::Up(up) => up.run(),
         Command::Down(down) => down.run(),
+        Command::Agent(arguments) => agent::run(arguments),
         Command::Dashboard(Dashboard { served, common }) => {
             if common.json {
                 return Err(Failure::usage(
@@ -401,7 +406,8 @@ async fn perform_on(connection: &Connection, command: Command) -> Result<ExitCod
         | Command::Completions(_)
         | Command::Man(_)
         | Command::Up(_)
-        | Command::Down(_) => {
+        | Command::Down(_)
+        | Command::Agent(_) => {
             status::run(connection).await?;
         }
         Command::Nodes(With { of, .. }) => nodes::run(connection, &of).await?,

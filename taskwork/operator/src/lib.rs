@@ -5,6 +5,7 @@
 
 mod command;
 mod act;
+mod agent;
 mod compare;
 mod completions;
 mod connection;

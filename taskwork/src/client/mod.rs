@@ -37,7 +37,9 @@
 //! exhausted. [`blocking`] is the same without `async`. The command line of every program, and the command
 //! `taskwork`, are built on this module.
 
+pub mod agents;
 pub mod blocking;
+mod certificate;
 mod connection;
 pub mod doctor;
 mod error;
@@ -134,8 +136,9 @@ pub struct Client {
     advertise: Option<Address>,
 }
 
-/// The id and the key of a job, and the provider of its shared data if that is large.
-type NewlySubmitted = (JobId, String, Option<Provider>);
+/// The id and the key of a job, and the providers of its shared data, if that is large, and of its program, if that
+/// travels with it.
+type NewlySubmitted = (JobId, String, Vec<Provider>);
 
 /// A job with everything of the program's own types encoded.
 struct EncodedJob {
@@ -150,6 +153,7 @@ struct EncodedJob {
     weight: u32,
     priority: i32,
     exclusive: bool,
+    brings_program: bool,
     start_values: Vec<(String, Vec<u8>)>,
     shared: Vec<Bytes>,
     root: Root,
@@ -295,12 +299,18 @@ impl Client {
         Self { patience, ..self.clone() }
     }
 
+    /// Returns a client on the same session with another release.
+    pub(crate) fn with_release(&self, release: Release) -> Self {
+        Self { release: Some(release), ..self.clone() }
+    }
+
     /// Submits a job to the nodes that run the client's [release](ClientBuilder::release). The submission is
     /// retried until its outcome is known, and takes effect only once.
     ///
     /// Shared data of more than 64 MiB, at most 8 GiB, is not stored in ZooKeeper. Instead this process joins the
     /// cluster as a member without workers, from which nodes fetch the data, until the returned value is dropped;
-    /// nodes that have the data pass it on to others. See [`Submitted::handed_over`], and [`ClientBuilder::listen`].
+    /// nodes that have the data pass it on to others. See [`Submitted::handed_over`], and [`ClientBuilder::listen`]. It
+    /// provides the program in the same way, if that [travels](Job::bring_program) with the job.
     ///
     /// # Errors
     /// If the client has no release, the job cannot be encoded or has an invalid name, or ZooKeeper was
@@ -320,17 +330,17 @@ impl Client {
             weight: job.weight,
             priority: job.priority,
             exclusive: job.exclusive,
+            brings_program: job.brings_program,
             start_values: Job::<T>::encoded_values(job.start_values).map_err(encoded)?,
             shared: large::encode(&*job.shared).map_err(encoded)?,
             root: Root::new(job.root).map_err(encoded)?,
         };
-        let (id, key, provider) = self.submit_encoded(job).await?;
-        Ok(Submitted::new(self.clone(), id, key, started).with_provider(provider))
+        let (id, key, providers) = self.submit_encoded(job).await?;
+        Ok(Submitted::new(self.clone(), id, key, started).with_providers(providers))
     }
 
     /// The part of [`submit`](Self::submit) that does not depend on the type of task. Boxed here, it is
-    /// compiled once, and not in every program. Returns the id and the key of the job, and the provider of its data if
-    /// that is large.
+    /// compiled once, and not in every program.
     fn submit_encoded(&self, job: EncodedJob) -> BoxFuture<'_, Result<NewlySubmitted, ClientError>> {
         Box::pin(async move {
             let release = self.release()?;
@@ -354,6 +364,8 @@ impl Client {
                 Some(provider) => SharedData::With(provider.member(), provider.name()),
                 None => SharedData::Stored(&stored),
             };
+            let program = if job.brings_program { Some(self.bring_program().await?) } else { None };
+            let (program, brought) = program.unzip();
             let order = Submission {
                 release: release.inner(),
                 kind: &job.kind,
@@ -367,6 +379,7 @@ impl Client {
                 stays_open: job.stays_open,
                 share,
                 shared,
+                brought: brought.as_ref(),
                 start_values: &job.start_values,
             };
             let draft = Draft::new(&job.root, &order);
@@ -382,7 +395,7 @@ impl Client {
                     Err(error) => self.connection.recover(&trying, self.patience, error.into()).await?,
                 }
             };
-            Ok((job_id(&self.cluster, &id)?, key, provider))
+            Ok((job_id(&self.cluster, &id)?, key, provider.into_iter().chain(program).collect()))
         })
     }
 

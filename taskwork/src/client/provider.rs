@@ -1,5 +1,6 @@
-//! The provider of shared data that is too large for `ZooKeeper`: the submitting process is a member without workers
-//! from which nodes fetch the data ([`shared`](crate::shell::shared)), until it exits.
+//! The provider of shared data that is too large for `ZooKeeper`, and of the program of a job: the submitting process is
+//! a member without workers from which nodes fetch the data ([`shared`](crate::shell::shared)), and agents the program
+//! ([`agents`](super::agents)), until it exits.
 
 use std::{net::IpAddr, time::Duration};
 
@@ -14,6 +15,7 @@ use super::{Client, ClientError};
 use crate::{
     id::NodeId,
     node::{Address, Node, NodeBuilder, NodeError},
+    release::Release,
     shell::{
         serve::Brought,
         shared::{STORED_BYTES_MAX, is_there},
@@ -26,13 +28,16 @@ const SEAT_TIMEOUT: Duration = Duration::from_secs(30);
 
 const LEAVE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The start of error messages of a provider.
+/// The starts of error messages of a provider.
 const TOO_LARGE: &str = "the job's data is too large for ZooKeeper, so nodes fetch it from this process";
+pub(super) const TRAVELS: &str = "the program travels with the job, so agents fetch it from this process";
 
-/// Offers shared data to the nodes of a cluster until it is dropped.
+/// Offers an object to the members of a release until it is dropped.
 pub(crate) struct Provider {
     object: Object,
     member: NodeId,
+    /// The number of members that will fetch it, if that is limited.
+    takers_max: usize,
     /// `None` once it leaves.
     node: Option<Node>,
 }
@@ -43,27 +48,37 @@ impl Client {
         if shared.iter().map(Bytes::len).sum::<usize>() <= STORED_BYTES_MAX {
             return Ok(None);
         }
-        self.check_reach().await?;
-        let mut node = Node::builder(self).listen(self.listen);
+        let pieces = shared.to_vec();
+        self.provide(self.release()?, pieces, TOO_LARGE).await.map(Some)
+    }
+
+    /// Joins the cluster as a member that offers an object to the members of a release. `why` starts messages of errors.
+    pub(super) async fn provide(
+        &self,
+        release: &Release,
+        pieces: Vec<Bytes>,
+        why: &str,
+    ) -> Result<Provider, ClientError> {
+        self.check_reach(release, why).await?;
+        let mut node = Node::builder(&self.with_release(release.clone())).listen(self.listen);
         if let Some(address) = self.advertise.clone() {
             node = node.advertise(address);
         }
-        let pieces = shared.to_vec();
         // Computing the object's name reads every byte.
         let object = task::spawn_blocking(move || Object::new(pieces)).await;
         let object = object.expect("hashing does not panic");
-        Provider::start(node, object).await.map(Some).map_err(|error| match error {
+        Provider::start(node, object).await.map_err(|error| match error {
             NodeError::Client(error) => error,
-            error => ClientError::Invalid { reason: format!("{TOO_LARGE}; but {error}") },
+            error => ClientError::Invalid { reason: format!("{why}; but {error}") },
         })
     }
 
     /// Checks that the current members could reach this process.
-    async fn check_reach(&self) -> Result<(), ClientError> {
+    async fn check_reach(&self, release: &Release, why: &str) -> Result<(), ClientError> {
         let here = self.advertise.as_ref().map_or(Some(self.listen.ip()), Address::ip);
         // A host name is resolved only later.
         let Some(here) = here.filter(IpAddr::is_loopback) else { return Ok(()) };
-        let release = self.release()?.inner();
+        let release = release.inner();
         let elsewhere = |member: &Member| {
             let address = member.address.filter(|address| !address.ip().is_loopback());
             address
@@ -75,7 +90,7 @@ impl Client {
             None => Ok(()),
             Some(there) => Err(ClientError::Invalid {
                 reason: format!(
-                    "{TOO_LARGE}; but a node at {there} cannot reach {here}: set an address of this machine \
+                    "{why}; but a node at {there} cannot reach {here}: set an address of this machine \
                      that nodes reach, with ClientBuilder::listen or --listen ADDR:PORT"
                 ),
             }),
@@ -87,7 +102,7 @@ impl Client {
         Ok(record.shared_from.is_empty() || is_there(&self.members().await?, record))
     }
 
-    async fn members(&self) -> Result<Vec<Member>, ClientError> {
+    pub(super) async fn members(&self) -> Result<Vec<Member>, ClientError> {
         self.ask(|store| async move { membership::list(&*store, self.cluster()).await }).await
     }
 }
@@ -105,21 +120,30 @@ impl Provider {
             .keep(usize::MAX, Duration::MAX)
             .brings(Brought { objects: vec![object.clone()], seated })
             .serve()?;
-        let late = || NodeError::Invalid {
+        let late = || {
+            NodeError::Invalid {
             reason:
-                "this process could not join the cluster to provide the job's data: ZooKeeper does not answer"
+                "this process could not join the cluster to provide a job's data or program: ZooKeeper does not answer"
                     .to_owned(),
+        }
         };
         let member = tokio::select! {
             biased;
-            seated = member.wait_for(Option::is_some) => seated.ok().and_then(|seated| *seated),
+            seated = member.wait_for(Option::is_some) => seated.ok().and_then(|seated| Some(seated.as_ref()?.node)),
             ended = node.ended() => {
                 ended?;
                 None
             }
             () = time::sleep(SEAT_TIMEOUT) => None,
         };
-        Ok(Self { object, member: member.ok_or_else(late)?, node: Some(node) })
+        let member = member.ok_or_else(late)?;
+        Ok(Self { object, member, takers_max: usize::MAX, node: Some(node) })
+    }
+
+    /// Limits the number of members that will fetch the object, so that no one waits for more.
+    pub(super) fn for_at_most(mut self, takers_max: usize) -> Self {
+        self.takers_max = takers_max;
+        self
     }
 
     pub(crate) fn name(&self) -> ObjectName {
@@ -136,9 +160,9 @@ impl Provider {
         }
     }
 
-    /// Waits until so many nodes have fetched the data from here.
-    pub(crate) async fn handed_over(&self, nodes: usize) {
-        self.object.taken_by_many(nodes).await;
+    /// Waits until so many members, or all that will do so, have fetched the object from here.
+    pub(crate) async fn handed_over(&self, members: usize) {
+        self.object.taken_by_many(members.min(self.takers_max)).await;
     }
 }
 
@@ -155,7 +179,7 @@ async fn leave(mut node: Node) {
     node.drain();
     match time::timeout(LEAVE_TIMEOUT, node.ended()).await {
         Ok(Ok(())) => {}
-        Ok(Err(error)) => tracing::debug!(%error, "the provider of a job's data has not left"),
-        Err(_) => tracing::debug!("the provider of a job's data has not left in time"),
+        Ok(Err(error)) => tracing::debug!(%error, "the provider of a job has not left"),
+        Err(_) => tracing::debug!("the provider of a job has not left in time"),
     }
 }

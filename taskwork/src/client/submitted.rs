@@ -41,8 +41,9 @@ struct AnyJob {
     key: String,
     started: Instant,
     variables: fn() -> VariableTable,
-    /// The provider of the shared data, if that is large and the job was submitted here.
-    provider: Option<Provider>,
+    /// The providers of the shared data, if that is large, and of the program, if that travels with the job, if the job
+    /// was submitted here.
+    providers: Vec<Provider>,
 }
 
 /// A stream of progress reports of a job, until it is over. An error is reported if ZooKeeper was unavailable for too
@@ -59,11 +60,11 @@ pub struct ProgressStream<'a> {
 impl<T: Task> Submitted<T> {
     pub(super) fn new(client: Client, id: JobId, key: String, started: Instant) -> Self {
         let variables = variables_of::<T>;
-        Self { job: AnyJob { client, id, key, started, variables, provider: None }, of: PhantomData }
+        Self { job: AnyJob { client, id, key, started, variables, providers: Vec::new() }, of: PhantomData }
     }
 
-    pub(super) fn with_provider(mut self, provider: Option<Provider>) -> Self {
-        self.job.provider = provider;
+    pub(super) fn with_providers(mut self, providers: Vec<Provider>) -> Self {
+        self.job.providers = providers;
         self
     }
 
@@ -84,14 +85,15 @@ impl<T: Task> Submitted<T> {
         self
     }
 
-    /// Returns whether nodes fetch the job's shared data from this process, because it is too large to be stored in
-    /// ZooKeeper.
+    /// Returns whether members fetch from this process: the job's shared data, because it is too large to be stored in
+    /// ZooKeeper, or its program, because that [travels](crate::Job::bring_program) with it.
     pub fn brings_data(&self) -> bool {
-        self.job.provider.is_some()
+        !self.job.providers.is_empty()
     }
 
     /// Waits until so many nodes have fetched the job's shared data from this process, or the job is over; returns
-    /// immediately if the data is in ZooKeeper. After that the process may exit: other nodes get the data from those
+    /// immediately if the data is in ZooKeeper. Of a program that travels with the job, so many agents have it, or all that
+    /// were members at the submission, if there were fewer, or the first one, if there was none. After that the process may exit: other nodes get the data from those
     /// that have it. If all of these leave or are lost before that, the job waits forever.
     ///
     /// # Errors
@@ -103,7 +105,7 @@ impl<T: Task> Submitted<T> {
     /// Stops providing the job's shared data, and leaves the cluster. Otherwise this process remains a member until
     /// this value is dropped, or its session has expired.
     pub async fn withdraw_data(&mut self) {
-        if let Some(provider) = self.job.provider.take() {
+        for provider in self.job.providers.drain(..) {
             provider.leave().await;
         }
     }
@@ -205,10 +207,17 @@ impl AnyJob {
 
     fn handed_over(&self, nodes: usize) -> BoxFuture<'_, Result<(), ClientError>> {
         Box::pin(async move {
-            let Some(provider) = &self.provider else { return Ok(()) };
+            if self.providers.is_empty() {
+                return Ok(());
+            }
+            let handed_over = async {
+                for provider in &self.providers {
+                    provider.handed_over(nodes).await;
+                }
+            };
             tokio::select! {
                 biased;
-                () = provider.handed_over(nodes) => Ok(()),
+                () = handed_over => Ok(()),
                 end = self.end() => end.map(drop),
             }
         })

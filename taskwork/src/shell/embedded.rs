@@ -132,6 +132,7 @@ pub(crate) async fn run_on(tree: &MemoryTree, setup: Setup) -> Result<RawReport,
         share: job::Share::default(),
         // All nodes are in this process and share the data directly.
         shared: submit::SharedData::Stored(&[]),
+        brought: None,
         start_values: &start_values,
     };
     let draft = Draft::new(&root, &order);

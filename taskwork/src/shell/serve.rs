@@ -10,7 +10,7 @@
 //! up its seat and joins again with new workers, while the thread lingers. If the node is asked to leave, it exits
 //! at its deadline regardless of its tasks.
 
-use std::{convert::Infallible, future::Future, sync::Arc, time::Duration};
+use std::{convert::Infallible, fmt, future::Future, sync::Arc, time::Duration};
 
 use tokio::{
     sync::{mpsc, watch},
@@ -19,6 +19,7 @@ use tokio::{
 use zk::{
     ClusterPaths, Labels, Release, Store,
     housekeeping::{self, Keep},
+    membership::Member,
     retry::{Policy, Retry},
 };
 
@@ -30,7 +31,7 @@ use super::{
     platform::Platform,
     pulse::Pulse,
     seat::{Seat, SeatSetup},
-    transport::bulk::Object,
+    transport::bulk::{Bulk, Object, WeakBulk},
     work::work,
 };
 use crate::{config::Limits, id::NodeId};
@@ -60,8 +61,24 @@ pub(crate) struct ServeSetup {
 pub(crate) struct Brought {
     /// Byte objects offered while the node has a seat.
     pub(crate) objects: Vec<Object>,
-    /// The node's current id, once it has one.
-    pub(crate) seated: watch::Sender<Option<NodeId>>,
+    /// The node's current seat, once it has one.
+    pub(crate) seated: watch::Sender<Option<Seated>>,
+}
+
+/// A node's seat, for its process.
+#[derive(Clone)]
+pub(crate) struct Seated {
+    pub(crate) member: Member,
+    pub(crate) node: NodeId,
+    pub(crate) store: Arc<dyn Store>,
+    /// `None` for a node that will never have a peer.
+    pub(crate) bulk: Option<WeakBulk>,
+}
+
+impl fmt::Debug for Seated {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Seated").field(&self.node).finish()
+    }
 }
 
 /// Receives requests to leave, with the remaining time if it is shorter than the configured deadline.
@@ -236,6 +253,11 @@ async fn take_seat(setup: &ServeSetup, store: Arc<dyn Store>, is_cordoned: bool)
         "the node is ready"
     );
     setup.pulse.set_seat(&seat);
-    setup.brought.seated.send_replace(Some(seat.node));
+    setup.brought.seated.send_replace(Some(Seated {
+        member: seat.member.clone(),
+        node: seat.node,
+        store: Arc::clone(&seat.store),
+        bulk: seat.bulk.as_ref().map(Bulk::downgrade),
+    }));
     Ok(seat)
 }

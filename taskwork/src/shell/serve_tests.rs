@@ -214,6 +214,7 @@ async fn submit(store: &Arc<dyn Store>, is_endless: bool) -> String {
         stays_open: false,
         share: Share::default(),
         shared: SharedData::Stored(&[]),
+        brought: None,
         start_values: &[],
     };
     let root = Root::new(Work { is_endless }).unwrap();

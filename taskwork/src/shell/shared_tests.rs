@@ -85,6 +85,7 @@ impl Stage {
             shared: if by.is_none() { &content } else { &[] },
             shared_name: &name(&content),
             shared_from: &by.map(|node| node.to_string()).unwrap_or_default(),
+            brought: None,
             root_id: "n0000000000000000-0",
             root: b"",
             variables: &[],

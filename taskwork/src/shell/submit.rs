@@ -10,7 +10,7 @@ use tokio::time;
 use zk::{
     ClusterPaths, Labels, Release, Store,
     figures::{self, NodeFigures},
-    job::{self, JobRecord, JobState, JobWatch, NewJob, Share},
+    job::{self, BroughtProgram, JobRecord, JobState, JobWatch, NewJob, Share},
     quarantine::{self, AboutTask},
 };
 
@@ -43,6 +43,7 @@ pub(crate) struct Submission<'a> {
     pub(crate) stays_open: bool,
     pub(crate) share: Share,
     pub(crate) shared: SharedData<'a>,
+    pub(crate) brought: Option<&'a BroughtProgram>,
     pub(crate) start_values: &'a [(String, Vec<u8>)],
 }
 
@@ -125,6 +126,7 @@ impl<'a> Draft<'a> {
             shared: self.shared,
             shared_name: &self.shared_name,
             shared_from: &self.shared_from,
+            brought: order.brought,
             root_id: &self.root.id,
             root: &self.root.bytes,
             variables: order.start_values,
@@ -451,6 +453,7 @@ mod tests {
                 stays_open: false,
                 share: Share::default(),
                 shared: SharedData::Stored(&[]),
+                brought: None,
                 start_values: &[("best".to_owned(), codec::encode(&7_u64).unwrap())],
             };
             let root = Root::new(Nothing).unwrap();

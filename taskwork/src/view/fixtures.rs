@@ -46,6 +46,7 @@ pub(crate) fn record() -> JobRecord {
         shared_chunks: 0,
         shared_name: String::new(),
         shared_from: String::new(),
+        brought: None,
         submitted_ms: 0,
         result_bytes: 0,
         finished_ms: None,

@@ -155,6 +155,9 @@ fn missing_requirement(members: &[&Member], record: &JobRecord) -> Option<String
         |lacks: &Lacks| if let Lacks::Labels(missing) = lacks { Some(missing.clone()) } else { None };
     let of_nodes: Vec<Labels> = lacks.iter().filter_map(labels).collect();
     let (runs, without_workers) = (format!("{program} {version}"), lacks.contains(&Lacks::Workers));
+    if let Some(brought) = record.brought.as_ref().filter(|_| of_nodes.is_empty()) {
+        return Some(missing_agent(members, record, &brought.target));
+    }
     if of_nodes.is_empty() {
         let no_node = || format!("no node runs {runs}");
         return Some(if without_workers {
@@ -172,9 +175,27 @@ fn missing_requirement(members: &[&Member], record: &JobRecord) -> Option<String
     Some(format!("no node{with_workers} that runs {runs} has {what}"))
 }
 
+/// Returns the missing requirement of a job whose program no node runs, although it travels with the job.
+fn missing_agent(members: &[&Member], record: &JobRecord, target: &str) -> String {
+    let JobRecord { program, program_version: version, require, .. } = record;
+    let of_target = |member: &&&Member| member.is_agent() && member.program_version == target;
+    let agents: Vec<_> = members.iter().filter(of_target).collect();
+    let starting = agents.iter().filter(|agent| agent.starts(record).is_ok()).count();
+    match (agents.len(), starting) {
+        (0, _) => format!(
+            "no agent (`taskwork agent`) for {target} starts {program} {version}, which travels with the job"
+        ),
+        (_, 0) => format!("no agent for {target} has {require}, which the job requires"),
+        (_, 1) => format!("1 agent has not started {program} {version} yet"),
+        (_, agents) => format!("{agents} agents have not started {program} {version} yet"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use Stage::{NoNodes, Queued, Running};
+
+    use zk::{job::BroughtProgram, membership::AGENT};
 
     use super::*;
     use crate::view::fixtures;
@@ -211,6 +232,44 @@ mod tests {
         ] {
             assert_eq!(missing(members, require).as_deref(), Some(says));
         }
+    }
+
+    #[test]
+    fn job_with_its_program_waits_for_agents() {
+        let brought = BroughtProgram {
+            object: "1-00".to_owned(),
+            target: "x86_64-linux".to_owned(),
+            from: "n".to_owned(),
+            certificates: String::new(),
+            scheme: 0,
+            signature: String::new(),
+        };
+        let job = JobRecord { brought: Some(brought), ..job("zone=a") };
+        let agent = |labels: &str, target: &str| Member {
+            program: AGENT.to_owned(),
+            program_version: target.to_owned(),
+            ..member(labels, 0)
+        };
+        let [here, there] =
+            ["agent=yes,zone=a", "agent=yes,zone=b"].map(|labels| agent(labels, "x86_64-linux"));
+        let (submitter, other) =
+            (agent("zone=a", "x86_64-linux"), agent("agent=yes,zone=a", "aarch64-linux"));
+        for (members, says) in [
+            (
+                vec![],
+                "no agent (`taskwork agent`) for x86_64-linux starts tree 1, which travels with the job",
+            ),
+            (
+                vec![&submitter, &other],
+                "no agent (`taskwork agent`) for x86_64-linux starts tree 1, which travels with the job",
+            ),
+            (vec![&there], "no agent for x86_64-linux has zone=a, which the job requires"),
+            (vec![&there, &here], "1 agent has not started tree 1 yet"),
+        ] {
+            assert_eq!(missing_requirement(&members, &job).as_deref(), Some(says));
+        }
+        let node = member("zone=a", 1);
+        assert_eq!(missing_requirement(&[&node, &here], &job), None);
     }
 
     #[test]

@@ -81,6 +81,7 @@ pub(super) fn new_job(shared: &[u8]) -> NewJob<'_> {
         shared,
         shared_name: "",
         shared_from: "",
+        brought: None,
         root_id: ROOT,
         root: b"the root",
         variables: &[],

@@ -8,6 +8,7 @@
 //!             ▼     └──┘ an unprotected node was lost: another attempt
 //!         Suspended                        its tasks are parked until a user resumes it
 //! ```
+mod brought;
 mod end;
 mod lead;
 mod open;
@@ -24,6 +25,7 @@ use serde::{Deserialize, Serialize};
 
 pub(crate) use self::end::remove;
 pub use self::{
+    brought::BroughtProgram,
     end::{cancel, fail, forget, resume, suspend},
     lead::{
         Closing, LeadError, NewAttempt, Outcome, SHOWN_BYTES_MAX, close, lost, new_attempt, outputs, result,
@@ -135,6 +137,9 @@ pub struct JobRecord {
     /// members have it. Empty if it is stored.
     #[serde(default)]
     pub shared_from: String,
+    /// The program, if it travels with the job.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub brought: Option<BroughtProgram>,
     /// When it was submitted, in milliseconds since 1970 by the submitter's clock.
     pub submitted_ms: u64,
     /// The size of its result, in bytes; 0 without one.

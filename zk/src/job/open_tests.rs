@@ -23,6 +23,7 @@ async fn submitted(stage: &Stage) -> String {
         shared: &[],
         shared_name: "",
         shared_from: "",
+        brought: None,
         root_id: ROOT,
         root: b"the root",
         variables: &[],

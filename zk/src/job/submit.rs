@@ -9,7 +9,7 @@
 //!     answer lost: look for the key    answer lost: repeat           answer lost: repeat, unless it has started
 //! ```
 
-use super::{JobRecord, JobState, Share, create, forget, list};
+use super::{BroughtProgram, JobRecord, JobState, Share, create, forget, list};
 use crate::{
     blob,
     chunks::{self, CHUNKED_BYTES_MAX},
@@ -39,6 +39,8 @@ pub struct NewJob<'a> {
     pub shared_name: &'a str,
     /// The member that has the shared data, if that is not stored; otherwise empty.
     pub shared_from: &'a str,
+    /// The program, if it travels with the job.
+    pub brought: Option<&'a BroughtProgram>,
     /// The root task's id.
     pub root_id: &'a str,
     /// The root task's envelope.
@@ -204,6 +206,7 @@ impl<'a> Submission<'a> {
             shared_chunks: 0,
             shared_name: new.shared_name.to_owned(),
             shared_from: new.shared_from.to_owned(),
+            brought: new.brought.cloned(),
             submitted_ms: new.now_ms,
             result_bytes: 0,
             finished_ms: None,
@@ -344,6 +347,7 @@ mod tests {
             shared,
             shared_name: "",
             shared_from: "",
+            brought: None,
             root_id: ROOT,
             root: b"the root",
             variables: &[],

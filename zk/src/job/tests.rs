@@ -134,6 +134,7 @@ async fn data_beyond_limit_is_refused_with_limit_and_size() {
         shared: &data,
         shared_name: "",
         shared_from: "",
+        brought: None,
         root_id: ROOT,
         root: b"",
         variables: &[],

@@ -90,6 +90,13 @@ impl<'a, S: Sink> Fetch<'a, S> {
         }
     }
 
+    /// Lets an owner know that this node has the whole object from elsewhere, by fetching nothing after its end.
+    pub(super) async fn confirm(mut self, owner: NodeId) -> Result<(), FetchError> {
+        self.got = self.name.bytes;
+        let mut stream = self.ask(owner).await?;
+        self.receive(&mut *stream).await
+    }
+
     /// Fetches the rest from an owner. On failure the received bytes are kept, unless their hash is wrong.
     pub(super) async fn fetch_rest(&mut self, owner: NodeId) -> Result<(), FetchError> {
         let mut stream = self.ask(owner).await?;

@@ -175,6 +175,14 @@ impl Bulk {
         Fetch::new(&*self.streams, &self.state, name, sink).run(owners, patience).await
     }
 
+    /// Lets an owner know that this node has the whole object, as if it had fetched it there.
+    ///
+    /// # Errors
+    /// If the owner cannot be asked, or does not offer the object.
+    pub(crate) async fn confirm(&self, name: ObjectName, owner: NodeId) -> Result<(), FetchError> {
+        Fetch::new(&*self.streams, &self.state, name, Vec::<u8>::new()).confirm(owner).await
+    }
+
     #[cfg(test)]
     pub(crate) fn figures(&self) -> BulkFigures {
         use std::sync::atomic::Ordering::Relaxed;
