@@ -17,7 +17,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt, fs,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -39,7 +39,7 @@ use crate::{
     shell::{
         clock::unix_ms,
         serve::{Brought, Seated},
-        transport::bulk::{FileSink, Object, Offer},
+        transport::bulk::{FileSink, Object, Offer, WeakBulk},
     },
 };
 pub use zk::{
@@ -58,6 +58,7 @@ pub fn target() -> String {
 }
 
 /// Returns the release of agents on this machine.
+#[expect(clippy::missing_panics_doc, reason = "targets are short names")]
 pub fn release() -> Release {
     Release::new(AGENT, &target()).expect("the names of targets are valid versions")
 }
@@ -159,13 +160,15 @@ impl BroughtJobs {
     }
 }
 
+/// Programs, each with its offer in the current seat.
+type Offers = BTreeMap<ObjectName, (Object, Option<Offer>)>;
+
 /// The exchange of programs between agents and submitters. Clones share the offers.
 #[derive(Clone)]
 pub struct Programs {
     seats: watch::Receiver<Option<Seated>>,
     cluster: ClusterPaths,
-    /// Each with its offer in the current seat.
-    offers: Arc<Mutex<BTreeMap<ObjectName, (Object, Option<Offer>)>>>,
+    offers: Arc<Mutex<Offers>>,
 }
 
 impl Programs {
@@ -186,7 +189,7 @@ impl Programs {
         file: fs::File,
     ) -> Result<(), FetchError> {
         let seat = seat(&mut self.seats.clone()).await;
-        let bulk = seat.bulk.as_ref().and_then(|bulk| bulk.upgrade()).ok_or(FetchError::Over)?;
+        let bulk = seat.bulk.as_ref().and_then(WeakBulk::upgrade).ok_or(FetchError::Over)?;
         let members = membership::list(&*seat.store, &self.cluster).await;
         let members = members.map_err(|error| FetchError::CutOff(error.to_string()))?;
         let owners = owners(&members, &seat, brought);
@@ -199,7 +202,7 @@ impl Programs {
     pub async fn confirm(&self, name: ObjectName, brought: &BroughtProgram) {
         let seat = seat(&mut self.seats.clone()).await;
         let (Some(bulk), Ok(owner)) =
-            (seat.bulk.as_ref().and_then(|bulk| bulk.upgrade()), brought.from.parse::<NodeId>())
+            (seat.bulk.as_ref().and_then(WeakBulk::upgrade), brought.from.parse::<NodeId>())
         else {
             return;
         };
@@ -228,7 +231,7 @@ impl Programs {
         }
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<ObjectName, (Object, Option<Offer>)>> {
+    fn lock(&self) -> MutexGuard<'_, Offers> {
         // No holder panics.
         self.offers.lock().unwrap_or_else(PoisonError::into_inner)
     }

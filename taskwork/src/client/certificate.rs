@@ -202,7 +202,7 @@ pub(super) fn sign(
     let Release { program, version } = release;
     let message = message(cluster.name(), program, version, &brought.target, &brought.object);
     let signature = signer.sign(&message).map_err(|error| error.to_string())?;
-    brought.certificates.clone_from(certificate);
+    brought.certificates = only_certificates(certificate);
     brought.scheme = signer.scheme().into();
     brought.signature = hex(&signature);
     Ok(())
@@ -212,6 +212,19 @@ pub(super) fn sign(
 /// are compared with known ones.
 fn message(cluster: &str, program: &str, version: &str, target: &str, object: &str) -> Vec<u8> {
     format!("taskwork program\n{cluster}\n{program}\n{version}\n{target}\n{object}\n").into_bytes()
+}
+
+/// Returns the certificates of a PEM file, which may also contain the key: a record is not secret.
+fn only_certificates(pem: &str) -> String {
+    let (mut certificates, mut is_inside) = (String::new(), false);
+    for line in pem.lines() {
+        is_inside |= line.starts_with("-----BEGIN CERTIFICATE-----");
+        if is_inside {
+            certificates.extend([line, "\n"]);
+        }
+        is_inside &= !line.starts_with("-----END ");
+    }
+    certificates
 }
 
 fn certificates(pem: &str) -> Result<Vec<CertificateDer<'static>>, String> {

@@ -61,6 +61,16 @@ fn certified_submitter_is_accepted_by_name_or_fingerprint() {
 }
 
 #[test]
+fn key_in_file_of_certificate_is_not_published() {
+    let authority = Authority::new();
+    let (certificate, key) = authority.certify("alice", None);
+    let (record, brought) = brought(&(format!("{key}{certificate}{}{key}", authority.pem), key.clone()));
+    assert!(Submitters::certified(&authority.pem, &[]).unwrap().check("c", &record, &brought).is_ok());
+    let is_the_same = |one: &str, other: &str| one.lines().eq(other.lines());
+    assert!(is_the_same(&brought.certificates, &(certificate + &authority.pem)), "{}", brought.certificates);
+}
+
+#[test]
 fn certificate_of_another_authority_or_for_servers_is_refused() {
     let (ours, others) = (Authority::new(), Authority::new());
     let submitters = Submitters::certified(&ours.pem, &[]).unwrap();

@@ -66,7 +66,7 @@ pub(crate) struct Arguments {
     /// A node ends when it has had no job for this time.
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = time)]
     idle_exit: Duration,
-    /// The folder that keeps programs. [default: taskwork/programs in $XDG_CACHE_HOME or ~/.cache]
+    /// The folder that keeps programs. [default: ~/.cache/taskwork/programs]
     #[arg(long, value_name = "DIR")]
     cache: Option<PathBuf>,
     /// The total size of these programs, in GiB. The least recently used ones are removed first.

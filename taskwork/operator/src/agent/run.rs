@@ -133,12 +133,11 @@ impl Running {
             }
         }
         self.fetching.shutdown().await;
-        let outcome = match ended {
-            Some(outcome) => outcome,
-            None => {
-                node.drain();
-                node.ended().await
-            }
+        let outcome = if let Some(outcome) = ended {
+            outcome
+        } else {
+            node.drain();
+            node.ended().await
         };
         Ok(outcome.map(|()| ExitCode::SUCCESS)?)
     }
