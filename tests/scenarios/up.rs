@@ -73,9 +73,13 @@ impl Homes {
 
     /// Creates or changes a cluster of nodes of `tree`.
     fn up(&self, arguments: &[&str]) -> Value {
-        let tree = program("tree").unwrap();
+        self.up_with(&program("tree").unwrap(), arguments)
+    }
+
+    /// As [`up`](Self::up), with nodes of another program.
+    fn up_with(&self, program: &Path, arguments: &[&str]) -> Value {
         let ran =
-            self.taskwork(&[&["up", "--json", "--program", tree.to_str().unwrap()], arguments].concat());
+            self.taskwork(&[&["up", "--json", "--program", program.to_str().unwrap()], arguments].concat());
         assert!(ran.code == 0 && !ran.err.contains("wrong"), "no check found a problem: {ran:?}");
         serde_json::from_str(&ran.out).unwrap_or_else(|_| panic!("{ran:?}"))
     }
@@ -153,6 +157,25 @@ fn cluster_of_this_machine_is_created_changed_ended_and_continued() {
     assert_eq!(homes.taskwork(&["down"]).code, 5);
     homes.up(&["--zk-port", &port]);
     assert_eq!(homes.json("taskwork", "jobs")[0]["state"], "done");
+    assert_eq!(homes.taskwork(&["down"]).code, 0);
+}
+
+#[test]
+fn another_build_replaces_the_nodes() {
+    let homes = Homes::new(&[]);
+    let port = free_port();
+    let before = homes.up(&["--zk-port", &port, "--port", "0", "--", "--workers", "1"])["nodes"][0].clone();
+    let edited = homes.path().join("tree");
+    // By another process, since a file that this one has open for writing cannot be run.
+    let mut copy = Command::new("sh");
+    copy.args(["-c", r#"cp "$0" "$1" && printf a >> "$1""#]).arg(program("tree").unwrap()).arg(&edited);
+    assert!(copy.status().unwrap().success());
+    let after = homes.up_with(&edited, &[])["nodes"][0].clone();
+    assert!(!is_running(&before["pid"]) && is_running(&after["pid"]), "{before} {after}");
+    let nodes = homes.json("taskwork", "nodes");
+    assert_eq!((nodes.as_array().unwrap().len(), &nodes[0]["workers"]), (1, &1.into()), "{nodes}");
+    let done = homes.json(edited.to_str().unwrap(), "submit 12 --wait");
+    assert_eq!(done["states"], Tree::sequential(12).0, "only nodes of the same build run it");
     assert_eq!(homes.taskwork(&["down"]).code, 0);
 }
 

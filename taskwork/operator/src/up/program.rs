@@ -16,6 +16,9 @@ const DIGITS: usize = 12;
 const MACHINE_AT: usize = 18;
 const MACHINES: [(u16, &str); 3] = [(62, "x86_64"), (183, "aarch64"), (243, "riscv64")];
 
+/// The beginning of a program of 64 bits with the least significant byte first, which all these machines have.
+const ELF64: &[u8] = b"\x7fELF\x02\x01";
+
 /// A program, by its content.
 #[derive(Debug)]
 pub(super) struct Program {
@@ -94,6 +97,9 @@ impl Program {
         if system != "Linux" {
             return Err(format!("it runs {system}; nodes started by this command need Linux"));
         }
+        if is_truncated(&self.content) {
+            return Err(format!("the file of {} is incomplete: build or copy it again", self.name));
+        }
         let built =
             self.content.get(MACHINE_AT..MACHINE_AT + 2).filter(|_| self.content.starts_with(b"\x7fELF"));
         let built = built.map(|bytes| u16::from_le_bytes([bytes[0], bytes[1]]));
@@ -104,6 +110,33 @@ impl Program {
             _ => Ok(()),
         }
     }
+}
+
+/// Returns whether a program lacks a part that its headers name.
+fn is_truncated(content: &[u8]) -> bool {
+    if !content.starts_with(ELF64) {
+        return false;
+    }
+    let number = |at: u64, bytes: usize| {
+        let at = usize::try_from(at).ok()?;
+        let mut number = [0; 8];
+        number[..bytes].copy_from_slice(content.get(at..at.checked_add(bytes)?)?);
+        Some(u64::from_le_bytes(number))
+    };
+    // The offset, the size and the number of the headers of segments, and of sections.
+    let tables = [(32, 54, 56), (40, 58, 60)].map(|(offset, size, count)| {
+        Some((number(offset, 8)?, number(size, 2)?, number(count, 2)?))
+    });
+    let [Some(segments), Some(sections)] = tables else { return true };
+    let end = |(offset, size, count): (u64, u64, u64)| offset.checked_add(size * count);
+    let mut ends: Vec<Option<u64>> = vec![end(segments), end(sections)];
+    let (first, size, count) = segments;
+    // Of each segment, the offset and the size in the file.
+    ends.extend((0..count).map(|segment| {
+        let header = first.checked_add(segment * size)?;
+        number(header.checked_add(8)?, 8)?.checked_add(number(header.checked_add(32)?, 8)?)
+    }));
+    ends.iter().any(|end| end.is_none_or(|end| end > content.len() as u64))
 }
 
 #[cfg(test)]
@@ -118,6 +151,19 @@ mod tests {
         assert_eq!(this.check("Linux", here), Ok(()));
         assert!(this.check("Linux", other).unwrap_err().contains(&format!("built for {here}")));
         assert!(this.check("Darwin", here).unwrap_err().contains("Linux"));
+    }
+
+    #[test]
+    fn truncated_program_is_refused() {
+        let mut this = Program::read(&env::current_exe().unwrap()).unwrap();
+        let here = env::consts::ARCH;
+        let length = this.content.len();
+        for left in [length - 1, length / 2, 64, 20] {
+            this.content.truncate(left);
+            assert!(this.check("Linux", here).unwrap_err().contains("is incomplete"), "{left} of {length} bytes");
+        }
+        this.content = b"#!/bin/sh\n".to_vec();
+        assert_eq!(this.check("Linux", here), Ok(()), "a script has no headers");
     }
 
     #[test]
