@@ -3,14 +3,13 @@
 use std::{
     fs,
     path::{Path, PathBuf},
-    process::Command,
     thread,
     time::{Duration, Instant},
 };
 
 use serde_json::Value;
 use taskwork_tests::{
-    cluster::{Cluster, SOON, program},
+    cluster::{Cluster, SOON, edited},
     tree::Tree,
 };
 use tempfile::TempDir;
@@ -38,17 +37,6 @@ fn start_agent(cluster: &mut Cluster, more: &[&str]) -> (usize, PathBuf) {
     let agent = cluster.start_agent(&options).unwrap();
     cluster.wait_for_log(agent, "the node is ready").unwrap();
     (agent, cache)
-}
-
-/// Returns another build of `tree`: its file with one more byte.
-fn edited(folder: &Path, byte: &str) -> String {
-    let edited = folder.join(format!("tree-{byte}"));
-    // By another process, since a file that this one has open for writing cannot be run.
-    let mut copy = Command::new("sh");
-    copy.args(["-c", r#"cp "$0" "$1" && printf %s "$2" >> "$1""#]);
-    let copied = copy.arg(program("tree").unwrap()).arg(&edited).arg(byte).status();
-    assert!(copied.unwrap().success());
-    edited.to_str().unwrap().to_owned()
 }
 
 /// Returns the processes of the nodes that an agent has started.
@@ -113,13 +101,20 @@ fn program_of_certified_submitter_runs_on_agents_although_one_is_killed() {
     let done = cluster.json("taskwork", &["wait", id]).unwrap();
     assert_eq!(done["output"], Tree::sequential(14).0, "{done}\n{}", cluster.logs());
 
-    let changed = edited(folder.path(), "a");
-    let done = cluster.json(&changed, &["submit", "11", "--bring", "--wait", "--name", "changed"]).unwrap();
+    let changed = edited("tree", &folder.path().join("changed"), "a").unwrap();
+    let changed = changed.to_str().unwrap();
+    let done = cluster.json(changed, &["submit", "11", "--bring", "--wait", "--name", "changed"]).unwrap();
     assert_eq!(done["states"], Tree::sequential(11).0, "{done}\n{}", cluster.logs());
 
+    // Both agents have the first program already, so they do not fetch it again, and the submitter exits nevertheless.
+    let submitted = cluster.json("tree", &["submit", "10", "--bring"]).unwrap();
+    let done = cluster.json("taskwork", &["wait", submitted["job"].as_str().unwrap()]).unwrap();
+    assert_eq!(done["output"], Tree::sequential(10).0, "{done}\n{}", cluster.logs());
+
     become_submitter(&mut cluster, folder.path(), "mallory");
-    let others = edited(folder.path(), "b");
-    let submitting = cluster.begin(&others, &["submit", "9", "--bring", "--name", "refused"]).unwrap();
+    let others = edited("tree", &folder.path().join("others"), "b").unwrap();
+    let submitting =
+        cluster.begin(others.to_str().unwrap(), &["submit", "9", "--bring", "--name", "refused"]).unwrap();
     for agent in &agents[1..] {
         cluster.wait_for_log(*agent, "does not allow its submitter: run the agent with --allow ").unwrap();
     }

@@ -12,7 +12,7 @@ use std::{
 
 use serde_json::Value;
 use taskwork_tests::{
-    cluster::{CommandOutput, Running, program},
+    cluster::{CommandOutput, Running, edited, program},
     tree::Tree,
 };
 use tempfile::TempDir;
@@ -165,11 +165,7 @@ fn another_build_replaces_the_nodes() {
     let homes = Homes::new(&[]);
     let port = free_port();
     let before = homes.up(&["--zk-port", &port, "--port", "0", "--", "--workers", "1"])["nodes"][0].clone();
-    let edited = homes.path().join("tree");
-    // By another process, since a file that this one has open for writing cannot be run.
-    let mut copy = Command::new("sh");
-    copy.args(["-c", r#"cp "$0" "$1" && printf a >> "$1""#]).arg(program("tree").unwrap()).arg(&edited);
-    assert!(copy.status().unwrap().success());
+    let edited = edited("tree", &homes.path().join("edited"), "a").unwrap();
     let after = homes.up_with(&edited, &[])["nodes"][0].clone();
     assert!(!is_running(&before["pid"]) && is_running(&after["pid"]), "{before} {after}");
     let nodes = homes.json("taskwork", "nodes");

@@ -87,6 +87,20 @@ pub fn program(name: &str) -> Result<PathBuf> {
     })
 }
 
+/// Creates another build of a program in a folder, under the same name: its file with more bytes.
+///
+/// # Errors
+/// If the program was not built, or cannot be copied.
+pub fn edited(name: &str, folder: &Path, more: &str) -> Result<PathBuf> {
+    let edited = folder.join(name);
+    fs::create_dir_all(folder)?;
+    // By another process, since a file that this one has open for writing cannot be run.
+    let mut copy = Command::new("sh");
+    copy.args(["-c", r#"cp "$0" "$1" && printf %s "$2" >> "$1""#]).arg(program(name)?).arg(&edited).arg(more);
+    ensure!(copy.status()?.success(), "{name} cannot be copied to {}", edited.display());
+    Ok(edited)
+}
+
 impl Cluster {
     /// Starts private servers, for scenarios that affect them or read their figures.
     ///

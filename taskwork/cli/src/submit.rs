@@ -298,6 +298,8 @@ impl Target {
                  {version}); the job waits. Start nodes from the same file, or say --any-build on both \
                  sides if the source is the same"
             ));
+        } else if self.bring {
+            tell(format_args!("note: in cluster {cluster} {missing}; the job waits for agents"));
         } else {
             tell(format_args!("note: in cluster {cluster} {missing} now; the job waits until one does"));
         }

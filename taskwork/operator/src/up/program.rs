@@ -124,9 +124,8 @@ fn is_truncated(content: &[u8]) -> bool {
         Some(u64::from_le_bytes(number))
     };
     // The offset, the size and the number of the headers of segments, and of sections.
-    let tables = [(32, 54, 56), (40, 58, 60)].map(|(offset, size, count)| {
-        Some((number(offset, 8)?, number(size, 2)?, number(count, 2)?))
-    });
+    let tables = [(32, 54, 56), (40, 58, 60)]
+        .map(|(offset, size, count)| Some((number(offset, 8)?, number(size, 2)?, number(count, 2)?)));
     let [Some(segments), Some(sections)] = tables else { return true };
     let end = |(offset, size, count): (u64, u64, u64)| offset.checked_add(size * count);
     let mut ends: Vec<Option<u64>> = vec![end(segments), end(sections)];
@@ -160,7 +159,10 @@ mod tests {
         let length = this.content.len();
         for left in [length - 1, length / 2, 64, 20] {
             this.content.truncate(left);
-            assert!(this.check("Linux", here).unwrap_err().contains("is incomplete"), "{left} of {length} bytes");
+            assert!(
+                this.check("Linux", here).unwrap_err().contains("is incomplete"),
+                "{left} of {length} bytes"
+            );
         }
         this.content = b"#!/bin/sh\n".to_vec();
         assert_eq!(this.check("Linux", here), Ok(()), "a script has no headers");
