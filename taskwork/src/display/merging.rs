@@ -32,10 +32,11 @@ impl JobDisplay {
         for value in past.values.iter_mut().filter(|value| value.current) {
             value.value = value.value.take().map(|_| Cell::Count(0));
         }
+        past.ahead = None;
         past
     }
 
-    /// Adds the display of another node: numbers of things and bytes are added, and the rows of tables joined; of other
+    /// Adds the display of another node: numbers of things, bytes and work ahead are added, and the rows of tables joined; of other
     /// items with the same name the first one stays.
     fn merge(&mut self, other: &Self) {
         for value in &other.values {
@@ -49,6 +50,11 @@ impl JobDisplay {
                 Some(own) => own.merge(table),
                 None => self.tables.push(table.clone()),
             }
+        }
+        match (&mut self.ahead, &other.ahead) {
+            (Some(own), Some(ahead)) => own.add(ahead),
+            (own @ None, ahead) => own.clone_from(ahead),
+            (Some(_), None) => {}
         }
         join(&mut self.pictures, &other.pictures, |picture| &picture.name);
         join(&mut self.documents, &other.documents, |offer| &offer.name);

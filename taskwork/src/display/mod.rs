@@ -19,6 +19,7 @@
 //! bounds the rest. Names have 1 to 64 letters, digits, `.`, `_` and `-`, and do not start with `.` or `-`: readers skip
 //! items with other names, and cells without a column. Its texts may contain any characters except control characters.
 
+mod ahead;
 mod document;
 mod merging;
 mod reading;
@@ -35,6 +36,7 @@ use serde::Serialize;
 pub(crate) use self::document::{answer_of, document_of, request_of, requested};
 pub(crate) use self::merging::merged;
 pub use self::{
+    ahead::{WorkAhead, WorkDemand},
     document::{Document, Format},
     svg::xml_escaped,
     units::{Unit, count, number},
@@ -57,6 +59,9 @@ pub struct JobDisplay {
     pub pictures: Vec<Picture>,
     /// The documents that the running job creates on request.
     pub documents: Vec<Offer>,
+    /// The work ahead of the job, which determines the number of its machines; `None` if its framework does not know it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ahead: Option<WorkAhead>,
 }
 
 /// A named value.
@@ -163,6 +168,7 @@ impl JobDisplay {
             tables: Vec::new(),
             pictures: Vec::new(),
             documents: Vec::new(),
+            ahead: None,
         }
     }
 
@@ -192,6 +198,12 @@ impl JobDisplay {
     pub fn document(mut self, document: Offer) -> Self {
         self.documents.push(document);
         self
+    }
+
+    /// Sets the work ahead of the job.
+    #[must_use]
+    pub fn ahead(self, ahead: WorkAhead) -> Self {
+        Self { ahead: Some(ahead), ..self }
     }
 
     /// Returns the value of a name, if it is a whole number.

@@ -4,7 +4,8 @@ use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
 use super::{
-    Cell, Column, Field, Format, JobDisplay, Offer, Picture, Row, Table, Unit, VERSION, svg::is_inert,
+    Cell, Column, Field, Format, JobDisplay, Offer, Picture, Row, Table, Unit, VERSION, WorkAhead,
+    svg::is_inert,
 };
 
 /// The maximum number of each kind of item. Further ones are skipped.
@@ -38,6 +39,7 @@ impl JobDisplay {
             tables: items(&content["tables"], TABLES_MAX, Table::read),
             pictures: items(&content["pictures"], PICTURES_MAX, Picture::read),
             documents: items(&content["documents"], DOCUMENTS_MAX, Offer::read),
+            ahead: WorkAhead::read(&content["ahead"]),
         })
     }
 }
