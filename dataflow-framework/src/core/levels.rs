@@ -117,9 +117,12 @@ impl Levels {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{
-        NewCall,
-        graph_tests::{assigned, graph_of, new_call, version},
+    use super::{
+        super::{
+            NewCall,
+            graph_tests::{assigned, graph_of, new_call, version},
+        },
+        Durations,
     };
     use crate::{
         ids::{Argument, CallId},
@@ -133,7 +136,9 @@ mod tests {
     fn recalled_durations_order_the_first_calls() {
         let mut graph = graph_of([1]);
         let tasks = Tasks::new(&TASKS).expect("there is one");
-        graph.durations().recall(&tasks, vec![(0, 1_000_000)]);
+        let mut earlier = Durations::default();
+        earlier.took(&TASKS[0], 1_000_000);
+        graph.durations().recall(&tasks, earlier.take(&tasks));
         let reads: [&[CallId]; 5] = [&[], &[], &[], &[2], &[3]];
         for (id, reads) in (0..).zip(reads) {
             let arguments = reads.iter().map(|read| Argument::Read(version(*read, 0))).collect();

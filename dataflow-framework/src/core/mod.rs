@@ -68,6 +68,7 @@ pub(crate) use self::{
     action::{Action, Assignment, Input},
     call::{Cause, Commute, Failing, Manner, Merge, NewCall, Outcome, Unfit, Work},
     demand::{Capacity, Demand, Lack},
+    durations::Estimate,
     graph::Graph,
     groups::first_of,
     journal::{

@@ -10,7 +10,7 @@ use super::{
     records::Decided,
 };
 use crate::{
-    core::{Choice, Decision, Fact, Held, Mark, Member},
+    core::{Choice, Decision, Estimate, Fact, Held, Mark, Member},
     ids::{CallId, VersionId},
     value::Value,
 };
@@ -20,8 +20,8 @@ use crate::{
 pub(crate) struct Note {
     /// Marks with which the later run is compared.
     marks: Vec<(CallId, Mark)>,
-    /// The mean durations of tasks, in nanoseconds, by their numbers.
-    durations: Vec<(u32, u64)>,
+    /// The durations of tasks, by their numbers.
+    durations: Vec<(u32, Estimate)>,
 }
 
 impl Engine {
