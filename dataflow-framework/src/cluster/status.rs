@@ -5,7 +5,7 @@ use dataflow_view::{Diagram, Observation, Summary, Trace};
 use serde_json::json;
 use taskwork::{
     companion::{JobStatus, Load, StatusProvider},
-    display::{Document, Format, JobDisplay, Offer},
+    display::{Document, Format, JobDisplay, Offer, WorkAhead},
 };
 
 use super::workflow_node::WorkflowNode;
@@ -17,7 +17,7 @@ const INSTANTS_ANSWERED_MAX: usize = 500;
 const SPANS_ANSWERED_MAX: usize = 2_000;
 
 /// Returns the status of a running program.
-pub(super) fn of_running(generation: u64, summary: &Summary) -> JobStatus {
+pub(super) fn of_running(generation: u64, summary: &Summary, ahead: WorkAhead) -> JobStatus {
     let offers = [
         Offer::new("call", "why a call waits, or how it completed; calls are numbered from 0")
             .argument("NUMBER"),
@@ -27,7 +27,8 @@ pub(super) fn of_running(generation: u64, summary: &Summary) -> JobStatus {
         Offer::new("critical-path", "the longest chain of dependent calls"),
         Offer::new("trace.json", "the latest runs of calls, for ui.perfetto.dev"),
     ];
-    JobStatus { rank: generation, display: offers.into_iter().fold(summary.display(), JobDisplay::document) }
+    let display = summary.display().ahead(ahead);
+    JobStatus { rank: generation, display: offers.into_iter().fold(display, JobDisplay::document) }
 }
 
 /// Returns the status of a program that has ended.

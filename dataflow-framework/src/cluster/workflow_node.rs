@@ -390,7 +390,7 @@ impl WorkflowNode {
             // A returned program is shown with its graph: the node may send its final status before the job
             // ends.
             Some((engine, generation)) if last.as_ref().is_none_or(|last| last.rank != generation) => {
-                Some(status::of_running(generation, &engine.summary()))
+                Some(status::of_running(generation, &engine.summary(), engine.work_ahead()))
             }
             _ => last,
         }

@@ -18,11 +18,13 @@ mod replaying;
 use std::ops::Range;
 
 use dataflow_view::Explanation;
+use taskwork::display::WorkAhead;
 
 #[cfg(test)]
 pub(super) use self::losses::DEATHS_MAX;
 use super::{
     action::{Action, Input},
+    ahead::work_ahead,
     call::{Call, CallState, NewCall, Outcome, Within, Work},
     chains::Chains,
     data::Data,
@@ -290,6 +292,11 @@ impl Graph {
     /// Returns whether calls wait for the record of their parts, or leaving members for that of their data.
     pub(crate) fn waits_for_record(&self) -> bool {
         self.reductions.order.is_recording() || self.chains.order.is_recording() || self.data.is_preserving()
+    }
+
+    /// Returns the work of the known calls; `is_open` states whether the program may make others.
+    pub(crate) fn work_ahead(&self, is_open: bool) -> WorkAhead {
+        work_ahead(&self.data, is_open)
     }
 
     pub(crate) fn task_index(&mut self, call: CallId) -> Option<usize> {

@@ -2,6 +2,7 @@
 //! events produce the same actions.
 
 mod action;
+mod ahead;
 mod call;
 mod calls;
 mod chains;

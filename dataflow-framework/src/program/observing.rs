@@ -2,8 +2,12 @@
 //! waits.
 
 use dataflow_view::{Explanation, Observation, SPANS_MAX, Summary};
+use taskwork::display::WorkAhead;
 
-use super::{engine::Engine, recorder::Recorder};
+use super::{
+    engine::{Awaited, Engine},
+    recorder::Recorder,
+};
 use crate::{core::Member, ids::CallId, node::Timing};
 
 /// The number of runs that are recorded without a request.
@@ -55,6 +59,14 @@ impl Engine {
     /// Returns the calls by task and state.
     pub(crate) fn summary(&self) -> Summary {
         self.lock().graph.summary()
+    }
+
+    /// Returns the work of the known calls.
+    pub(crate) fn work_ahead(&self) -> WorkAhead {
+        let state = self.lock();
+        // A program that waits for all of its calls usually makes no others.
+        let is_open = !matches!(state.awaited, Some(Awaited::Calls(..)));
+        state.graph.work_ahead(is_open)
     }
 
     /// Returns all recorded observations.
