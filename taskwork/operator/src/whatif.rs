@@ -200,6 +200,7 @@ fn with_members(snapshot: &Snapshot, scope: &Scope) -> (Observation, Option<Stri
             name: offer.clone(),
             workers: member.workers,
             price_per_hour: price,
+            labels: member.labels.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect(),
             ..OfferSeen::default()
         });
         currencies.extend(member.labels.get("currency"));

@@ -218,7 +218,7 @@ mod tests {
             &Scope::default(),
             &Demand::default(),
             &shown,
-            &offers,
+            (&offers, None),
             fleet.state(),
         );
         observation.waiting_jobs = 1;

@@ -87,7 +87,7 @@ pub(super) fn observation(
     scope: &Scope,
     demand: &Demand<'_>,
     machines: &[MachineNow],
-    offers: &[Offer],
+    (offers, currency): (&[Offer], Option<&str>),
     state: &State,
 ) -> Observation {
     let at_ms = snapshot.cluster.at_ms;
@@ -97,7 +97,7 @@ pub(super) fn observation(
     };
     let offer = |offer: &Offer| OfferSeen {
         unsuited: demand.is_unsuited(&offer.name),
-        ..offer_seen(offer, state.is_blocked(&offer.name, at_ms))
+        ..offer_seen(offer, currency, state.is_blocked(&offer.name, at_ms))
     };
     Observation {
         machines: machines.iter().map(machine).collect(),
@@ -166,6 +166,7 @@ fn job_seen(id: &str, job: &JobNow) -> JobSeen {
         busy_ns: times.total_ns().saturating_sub(times.idle_ns()),
         idle_ns: times.idle_ns(),
         began_ms: about.record.as_deref().map_or(0, |record| record.submitted_ms),
+        ahead: about.display.as_deref().and_then(|display| display.ahead.clone()),
     }
 }
 
@@ -196,7 +197,7 @@ fn machine_seen(machine: &MachineNow, snapshot: &Snapshot) -> MachineSeen {
     }
 }
 
-fn offer_seen(offer: &Offer, refused: bool) -> OfferSeen {
+fn offer_seen(offer: &Offer, currency: Option<&str>, refused: bool) -> OfferSeen {
     OfferSeen {
         name: offer.name.clone(),
         workers: offer.workers,
@@ -207,6 +208,8 @@ fn offer_seen(offer: &Offer, refused: bool) -> OfferSeen {
         spot: offer.spot,
         start_ms: u64::from(offer.start_s) * 1000,
         refused,
+        memory_bytes: offer.memory_bytes,
+        labels: offer.node_labels(currency).into_iter().collect(),
         ..OfferSeen::default()
     }
 }
@@ -281,7 +284,7 @@ mod tests {
         let scope = Scope::default();
         let newest = BTreeMap::new();
         let demand = Demand::of_offers(&snapshot, &scope, &offers, None, &newest);
-        let seen = observation(&snapshot, &scope, &demand, &machines, &offers, &State::new("t"));
+        let seen = observation(&snapshot, &scope, &demand, &machines, (&offers, None), &State::new("t"));
         let unsuited: Vec<bool> = seen.machines.iter().map(|machine| machine.unsuited).collect();
         assert_eq!(unsuited, [false, true, true]);
         assert!(!seen.offers[0].unsuited && seen.offers[1].unsuited);

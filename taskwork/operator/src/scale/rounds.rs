@@ -311,8 +311,14 @@ impl Controller<'_> {
         demand::update_newest(&mut mind.newest, offers, snapshot);
         let currency = self.currency.as_deref();
         let demand = Demand::of_offers(snapshot, &self.scope, offers, currency, &mind.newest);
-        let observation =
-            observed::observation(snapshot, &self.scope, &demand, &shown, offers, mind.fleet.state());
+        let observation = observed::observation(
+            snapshot,
+            &self.scope,
+            &demand,
+            &shown,
+            (offers, currency),
+            mind.fleet.state(),
+        );
         let decision = mind.policy.decide(&observation);
         (observation, decision)
     }

@@ -88,6 +88,9 @@ pub struct Offer {
     /// The time from the request to the first work, if known, in seconds.
     #[serde(default = "minute")]
     pub start_s: u32,
+    /// The memory of such a machine, in bytes; `None` if it is not known, which satisfies any demand.
+    #[serde(default)]
+    pub memory_bytes: Option<u64>,
     /// Labels that nodes on such a machine get.
     #[serde(default)]
     pub labels: BTreeMap<String, String>,

@@ -32,10 +32,10 @@ fn candidate(outlook: &Outlook<'_>, choice: &Choice, place: usize) -> Candidate 
 fn note(outlook: &Outlook<'_>, choice: &Choice, place: usize) -> String {
     let judged = &choice.judged[place];
     let mut notes = Vec::new();
-    if let Some(cap) = outlook.cap
-        && judged.size.workers > cap * 1.2
+    if let Some(useful) = outlook.useful()
+        && judged.size.workers > useful * 1.2
     {
-        notes.push(format!("the search keeps only {:.0} workers busy", cap.ceil()));
+        notes.push(format!("{} keeps only {:.0} workers busy", work(outlook), useful.ceil()));
     }
     for bound in &judged.breaks {
         notes.push(match (bound, judged.forecast.in_time) {
@@ -156,8 +156,18 @@ fn reason_of_number(
     } else if let Some(in_time) = best.forecast.in_time.filter(|_| choice.broken != Some(Bound::Deadline)) {
         let _ = write!(text, "; it meets the deadline in {:.0} of 100 cases", in_time * 100.0);
     }
-    if let Some(cap) = outlook.cap {
-        let _ = write!(text, "; the search keeps about {:.0} workers busy", cap.ceil());
+    if let Some(useful) = outlook.useful() {
+        let _ = write!(text, "; {} keeps about {:.0} workers busy", work(outlook), useful.ceil());
+    }
+    if outlook.required() > 0 {
+        text.push_str("; some of the machines are for work that no node can do");
+    }
+    if let [first, others @ ..] = outlook.unplaced() {
+        let _ = write!(text, "; work needs {first}, which neither a node nor an available offer has");
+        if !others.is_empty() {
+            let others = u32::try_from(others.len()).unwrap_or(u32::MAX);
+            let _ = write!(text, ", and {}", count(others, "other demand"));
+        }
     }
     let now = outlook.nodes_now();
     if nodes != best.size.nodes {
@@ -195,6 +205,10 @@ fn broken(bound: Bound, best: &Judged) -> String {
         ),
         Bound::Efficiency => "is closest to the requested efficiency, which no size reaches".to_owned(),
     }
+}
+
+fn work(outlook: &Outlook<'_>) -> &'static str {
+    if outlook.is_reported() { "the known work" } else { "the search" }
 }
 
 fn count(number: u32, what: &str) -> String {

@@ -11,6 +11,7 @@
 
 use super::{
     Goals, MachineSeen, MachineState, Observation, OfferSeen, Place,
+    ahead::{Ahead, described, serves},
     estimate::Guess,
     model::Curves,
     normal::{Z90, cdf},
@@ -40,8 +41,10 @@ pub(super) struct Outlook<'a> {
     pub(super) seen: &'a Observation,
     pub(super) goals: &'a Goals,
     pub(super) curves: Curves,
-    /// The number of workers beyond which more are useless.
+    /// The number of workers beyond which more are useless, from idle workers.
     pub(super) cap: Option<f64>,
+    /// The work ahead, if all jobs report it: then it replaces the cap.
+    ahead: Option<Ahead>,
     /// The remaining work, in seconds of a busy worker; `None` without a job.
     pub(super) left: Option<Guess>,
     /// Whether it is too early to estimate the end of the jobs.
@@ -57,6 +60,10 @@ pub(super) struct Outlook<'a> {
     sources: Vec<Source>,
     /// Workers of members that no connector has started.
     base: f64,
+    /// The offers, by their index, of which one machine each is started for demands that no node satisfies.
+    required: Vec<usize>,
+    /// The demands that no node and no available offer satisfies.
+    unplaced: Vec<String>,
 }
 
 /// An offer with derived values.
@@ -132,7 +139,13 @@ impl<'a> Outlook<'a> {
                 room: if offer.refused || offer.unsuited { 0 } else { room },
             }
         };
-        let all: Vec<Source> = seen.offers.iter().enumerate().map(source).collect();
+        let mut all: Vec<Source> = seen.offers.iter().enumerate().map(source).collect();
+        let ahead = Ahead::of(seen);
+        let share =
+            |source: &Source| ahead.as_ref().map_or(1.0, |ahead| ahead.share(&seen.offers[source.index]));
+        for source in &mut all {
+            source.room = if share(source) > 0.0 { source.room } else { 0 };
+        }
         let mut machines: Vec<_> = ordered(seen)
             .into_iter()
             .filter(|machine| !machine.noticed)
@@ -146,10 +159,14 @@ impl<'a> Outlook<'a> {
             machines.into_iter().partition(|(machine, ..)| machine.unsuited);
         let unsuited = unsuited.into_iter().rev().map(|(machine, tariff, _)| (machine, tariff)).collect();
         let mut sources = all;
+        // A worker counts by the share of the work that it can do.
         sources.sort_by(|one, two| {
-            let price = |source: &Source| effective_price(&seen.offers[source.index], source.start_s);
-            price(one).total_cmp(&price(two))
+            let price = |source: &Source| {
+                effective_price(&seen.offers[source.index], source.start_s) / share(source).max(1e-9)
+            };
+            price(one).total_cmp(&price(two)).then(share(two).total_cmp(&share(one)))
         });
+        let (required, unplaced) = required(seen, ahead.as_ref(), &sources);
         let ours: u32 = seen
             .machines
             .iter()
@@ -161,6 +178,7 @@ impl<'a> Outlook<'a> {
             goals,
             curves,
             cap: None,
+            ahead,
             left: None,
             is_early: true,
             spent,
@@ -169,6 +187,8 @@ impl<'a> Outlook<'a> {
             unsuited,
             sources,
             base,
+            required,
+            unplaced,
         }
     }
 
@@ -180,6 +200,40 @@ impl<'a> Outlook<'a> {
     /// The maximum number of machines available.
     pub(super) fn nodes_max(&self) -> u32 {
         self.sources.iter().fold(self.nodes_now(), |sum, source| sum.saturating_add(source.room))
+    }
+
+    /// The number of machines to start for demands that no node satisfies.
+    pub(super) fn required(&self) -> u32 {
+        u32::try_from(self.required.len()).unwrap_or(u32::MAX)
+    }
+
+    /// The number of present machines without which a demand of unfinished work would have no place.
+    pub(super) fn indispensable(&self) -> u32 {
+        let mut demands: Vec<_> = self.ahead.iter().flat_map(Ahead::demands).collect();
+        let mut count = 0;
+        for (machine, _, source) in self.machines.iter().filter(|_| self.base <= 0.0) {
+            let before = demands.len();
+            if machine.state == MachineState::Working {
+                demands.retain(|demand| !serves(&self.seen.offers[source.index], demand));
+            }
+            count += u32::from(demands.len() < before);
+        }
+        count
+    }
+
+    /// The demands that no node and no available offer satisfies.
+    pub(super) fn unplaced(&self) -> &[String] {
+        &self.unplaced
+    }
+
+    /// The number of workers beyond which more are useless, if known.
+    pub(super) fn useful(&self) -> Option<f64> {
+        self.ahead.as_ref().map(Ahead::width).or(self.cap)
+    }
+
+    /// Whether the number of useful workers is that of the work ahead.
+    pub(super) fn is_reported(&self) -> bool {
+        self.ahead.is_some()
     }
 
     /// The machines counted by [`nodes_now`](Self::nodes_now), the last victim first.
@@ -194,7 +248,9 @@ impl<'a> Outlook<'a> {
 
     /// Returns how a number of machines is composed; `None` if there are not enough.
     pub(super) fn size(&self, nodes: u32) -> Option<Size> {
-        let kept = self.machines.len().min(nodes as usize);
+        // At the maximum, a required machine replaces another one.
+        let replaced = if nodes >= self.goals.max { self.required() } else { 0 };
+        let kept = self.machines.len().min(nodes.saturating_sub(replaced) as usize);
         let mut size = Size {
             nodes,
             kept,
@@ -220,12 +276,17 @@ impl<'a> Outlook<'a> {
             weighted += source.workers * rest_s;
         }
         let mut missing = nodes - u32::try_from(kept).unwrap_or(u32::MAX);
+        // One machine of each required offer first, then the cheapest ones.
+        let mut others = missing.saturating_sub(self.required());
+        missing -= others;
         for source in &self.sources {
-            let count = missing.min(source.room);
+            let required = u32::from(self.required.contains(&source.index)).min(missing);
+            missing -= required;
+            let count = required + others.min(source.room - required);
             if count == 0 {
                 continue;
             }
-            missing -= count;
+            others -= count - required;
             size.started.push((source.index, count));
             arriving += source.workers * f64::from(count);
             weighted += source.workers * f64::from(count) * source.start_s;
@@ -236,7 +297,7 @@ impl<'a> Outlook<'a> {
                 size.quantum_s = size.quantum_s.max(quantum_ms as f64 / 1000.0);
             }
         }
-        if missing > 0 {
+        if missing + others > 0 {
             return None;
         }
         size.workers = size.now + arriving;
@@ -259,6 +320,9 @@ impl<'a> Outlook<'a> {
     /// The number of workers that the search keeps busy. At the cap it is the number of workers that were busy: the
     /// cap divided by [`ROOM`](parallelism::ROOM).
     fn fed(&self, workers: f64) -> f64 {
+        if let Some(ahead) = &self.ahead {
+            return ahead.fed(workers);
+        }
         let Some(cap) = self.cap else { return workers };
         let some = workers.min(cap);
         some * (1.0 - (1.0 - 1.0 / parallelism::ROOM) * some / cap)
@@ -291,6 +355,7 @@ impl<'a> Outlook<'a> {
         let left = self.left?;
         let left = Guess { sigma: left.sigma.hypot(SPEED_SIGMA), ..left };
         let (before, after) = (self.speed(size.now), self.speed(size.workers));
+        let tail_s = TAIL_S + self.ahead.as_ref().map_or(0.0, Ahead::tail_s);
         let takes = |work: f64| {
             let meanwhile = before * size.arrive_s;
             let seconds = if work <= meanwhile {
@@ -300,7 +365,7 @@ impl<'a> Outlook<'a> {
             } else {
                 FOREVER_S
             };
-            (seconds + TAIL_S).min(FOREVER_S)
+            (seconds + tail_s).min(FOREVER_S)
         };
         let takes_s = POINTS.map(|(z, _)| takes(left.at(z)));
         let mean =
@@ -313,7 +378,7 @@ impl<'a> Outlook<'a> {
         };
         let delay = self.goals.delay_price.unwrap_or(0.0) * mean_s * 1000.0 / HOUR_MS;
         let in_time = self.goals.deadline_ms.map(|deadline_ms| {
-            let seconds = deadline_ms.saturating_sub(self.seen.at_ms) as f64 / 1000.0 - TAIL_S;
+            let seconds = deadline_ms.saturating_sub(self.seen.at_ms) as f64 / 1000.0 - tail_s;
             let done =
                 before * seconds.min(size.arrive_s).max(0.0) + after * (seconds - size.arrive_s).max(0.0);
             if done > 0.0 { cdf((done / left.median).ln() / left.sigma) } else { 0.0 }
@@ -357,6 +422,28 @@ impl<'a> Outlook<'a> {
         let is_short = useful_s < size.start_s.max(size.minimum_s) || forecast.takes_s[1] < quantum_s;
         !size.started.is_empty() && !is_first && is_short
     }
+}
+
+/// Returns the offers of which one machine each is started for demands that no node satisfies, and the demands that no
+/// available offer satisfies. A machine that starts satisfies the demands that its offer does.
+fn required(seen: &Observation, ahead: Option<&Ahead>, sources: &[Source]) -> (Vec<usize>, Vec<String>) {
+    let starting = |index: usize| {
+        let is_starting = |machine: &&MachineSeen| machine.state == MachineState::Starting;
+        seen.machines.iter().filter(is_starting).any(|machine| machine.offer == seen.offers[index].name)
+    };
+    let (mut required, mut unplaced) = (Vec::new(), Vec::new());
+    for demand in ahead.into_iter().flat_map(Ahead::demands).filter(|demand| !demand.has_place) {
+        let able: Vec<&Source> =
+            sources.iter().filter(|source| serves(&seen.offers[source.index], demand)).collect();
+        if able.iter().any(|source| required.contains(&source.index) || starting(source.index)) {
+            continue;
+        }
+        match able.iter().find(|source| source.room > 0) {
+            Some(source) => required.push(source.index),
+            None => unplaced.push(described(demand)),
+        }
+    }
+    (required, unplaced)
 }
 
 /// The price of an hour of a worker, with the time lost when such a machine is taken away and its successor starts.

@@ -6,7 +6,8 @@
 //! ```text
 //! observation ──▶ spending · starts · windows ──▶ efficiency · parallelism ─┐
 //!      │                                                                    ├─▶ forecasts ──▶ choice ──▶ decision
-//!      └────────▶ progress of the jobs, totals of earlier ones ──▶ work left┘
+//!      └────────▶ progress of the jobs, totals of earlier ones, ──▶ work left┘
+//!                 work ahead that frameworks report
 //! ```
 //!
 //! # Related work
@@ -19,6 +20,7 @@
 //! and keeps the user's thresholds of cost and efficiency. Only the abstracts of both were available: the formulas,
 //! estimators and rules here are different.
 
+mod ahead;
 mod observation;
 mod decision;
 mod steps;
@@ -34,6 +36,8 @@ mod choose;
 mod victims;
 mod explain;
 mod normal;
+#[cfg(test)]
+mod ahead_tests;
 #[cfg(test)]
 mod tests;
 

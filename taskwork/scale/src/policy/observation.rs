@@ -3,7 +3,10 @@
 //! Times are milliseconds since 1970 by the controller's clock, money is in the one currency of the connector's file.
 //! Unknown values are `None`, never 0.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
+use taskwork::display::WorkAhead;
 
 /// A cluster at one time, with its jobs, its machines and the offers.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -59,6 +62,9 @@ pub struct JobSeen {
     pub idle_ns: u64,
     /// The time of its submission.
     pub began_ms: u64,
+    /// The work ahead that its framework reports; `None` if it does not. It replaces the estimates from the share and from
+    /// idle workers.
+    pub ahead: Option<WorkAhead>,
 }
 
 /// An open job that no offer can serve.
@@ -156,6 +162,10 @@ pub struct OfferSeen {
     pub refused: bool,
     /// Whether its machines can run none of the jobs although there are some. None is started.
     pub unsuited: bool,
+    /// The memory of its machines, in bytes; `None` if unknown, which satisfies any demand.
+    pub memory_bytes: Option<u64>,
+    /// The labels of nodes on its machines.
+    pub labels: BTreeMap<String, String>,
 }
 
 impl Default for OfferSeen {
@@ -174,6 +184,8 @@ impl Default for OfferSeen {
             start_ms: 60_000,
             refused: false,
             unsuited: false,
+            memory_bytes: None,
+            labels: BTreeMap::new(),
         }
     }
 }

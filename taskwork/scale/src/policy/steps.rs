@@ -13,6 +13,7 @@ use taskwork::view::SHARE_MIN;
 
 use super::{
     Candidate, Decision, Goals, MachineSeen, MachineState, Observation,
+    ahead::{self, Ahead},
     choose::{Choice, choose, grid},
     estimate::{Guess, Progress},
     explain,
@@ -36,6 +37,8 @@ const TURNS_MAX: usize = 3;
 const TURNS_MS: u64 = 3_600_000;
 /// The time that a machine needs to leave: the round that notices it, and the drain.
 const LEAVE_MS: u64 = 45_000;
+/// The maximum standard deviation of the logarithm of the work as long as no item of a job has completed.
+const EARLY_SIGMA: f64 = 0.5;
 /// The maximum number of programs that are remembered.
 const PROGRAMS_MAX: usize = 32;
 
@@ -60,6 +63,8 @@ pub struct Policy {
     fewer: Fewer,
     turns: Turns,
     idle_since_ms: Option<u64>,
+    /// Whether no work was ready at a time in the open window.
+    was_starved: bool,
 }
 
 /// The known facts about a job.
@@ -68,6 +73,10 @@ pub struct Policy {
 struct JobKnown {
     program: String,
     progress: Progress,
+    /// The remaining work that the framework reports, and whether it may grow.
+    ahead: Option<(Guess, bool)>,
+    /// Whether the framework reports the work ahead.
+    is_reported: bool,
 }
 
 /// Consecutive rounds in which fewer machines were best.
@@ -172,7 +181,11 @@ impl Policy {
         let target =
             if choice.is_some() && outlook.is_stuck() { target.max(now.saturating_add(1)) } else { target };
         // The minimum and the maximum always hold.
-        let target = target.max(self.goals.min).min(max);
+        let target = target.max(self.goals.min).max(outlook.indispensable()).min(max);
+        let target = match outlook.required() {
+            0 => target,
+            required => target.max(now.saturating_add(required)).min(max.min(outlook.nodes_max())),
+        };
         let mut decision = Self::carry_out(&outlook, target);
         let is_short = Self::guard_budget(&outlook, &mut decision);
         decision.suspend =
@@ -222,7 +235,17 @@ impl Policy {
             (false, None) => self.idle_since_ms = Some(seen.at_ms),
             (false, Some(_)) => {}
         }
+        // Workers are idle for lack of ready work, which says nothing about how the program scales.
+        let ahead = Ahead::of(seen);
+        self.was_starved |= ahead.as_ref().is_some_and(|ahead| !ahead.has_ready());
         let Some(closed) = self.windows.observe(seen) else { return };
+        let was_starved = std::mem::take(&mut self.was_starved);
+        if ahead.is_some() {
+            if closed.is_steady && !was_starved {
+                self.efficiency.entry(programs(seen)).or_default().learn(&closed.window);
+            }
+            return;
+        }
         let key = programs(seen);
         let known = self.efficiency.get(&key);
         let curves = known.cloned().unwrap_or_default().curves();
@@ -255,6 +278,8 @@ impl Policy {
             let known = self.jobs.entry(job.id.clone()).or_default();
             known.program.clone_from(&job.program);
             known.progress = Progress::new(job.busy_ns as f64 / 1e9, job.share);
+            known.is_reported = job.ahead.is_some();
+            known.ahead = job.ahead.as_ref().and_then(|it| Some((ahead::left(it)?, it.is_open)));
         }
         while self.totals.len() > PROGRAMS_MAX {
             self.totals.pop_first();
@@ -272,6 +297,16 @@ impl Policy {
         let total = |program: &str| self.totals.get(program).copied().unwrap_or_default();
         let of_job = |known: &JobKnown| {
             let before = total(&known.program).left(known.progress.work);
+            match known.ahead {
+                // A program that has not made all calls may be as long as others were.
+                Some((left, true)) if left.median < before.median => {
+                    return Guess { sigma: left.sigma, ..before };
+                }
+                Some((left, _)) => return left,
+                // The first completed items tell more than machines that start now would gain.
+                None if known.is_reported => return Guess { sigma: before.sigma.min(EARLY_SIGMA), ..before },
+                None => {}
+            }
             let Some(left) = known.progress.left() else { return before };
             // The smaller the rest, the less accurately the estimated total predicts it.
             let before = Guess { sigma: before.sigma * (1.0 + known.progress.work / left.median), ..before };
@@ -279,7 +314,10 @@ impl Policy {
         };
         let waiting = (0..seen.waiting_jobs.min(1_000)).map(|_| Totals::default().left(0.0));
         outlook.left = Guess::sum(self.jobs.values().map(of_job).chain(waiting));
-        let is_known = |known: &JobKnown| known.progress.share.is_some_and(|share| share >= SHARE_MIN);
+        let is_known = |known: &JobKnown| match known.is_reported {
+            true => known.ahead.is_some(),
+            false => known.progress.share.is_some_and(|share| share >= SHARE_MIN),
+        };
         outlook.is_early = seen.waiting_jobs > 0 || !self.jobs.values().all(is_known);
         outlook
     }
@@ -341,8 +379,10 @@ impl Policy {
             }
         }
         let mut surplus = Vec::new();
+        let size = outlook.size(target.min(outlook.nodes_max()));
+        let kept = size.as_ref().map_or(target as usize, |size| size.kept);
         for (place, (machine, tariff)) in outlook.staying().enumerate() {
-            let is_too_many = place >= target as usize;
+            let is_too_many = place >= kept;
             if is_too_many && !is_paid(seen, machine, tariff) {
                 surplus.push(machine.id.clone());
             } else {
@@ -351,15 +391,14 @@ impl Policy {
         }
         // Victims are in the reverse order of `staying`.
         decision.leave.extend(surplus.into_iter().rev());
-        if target > outlook.nodes_now() {
-            let size = outlook.size(target.min(outlook.nodes_max()));
-            for (index, count) in size.into_iter().flat_map(|size| size.started) {
-                let offer = &seen.offers[index].name;
-                // The fleet compares numbers. It would keep the leaving machines instead of starting others, so those
-                // are started in the next round.
-                if !replaced.contains(offer.as_str()) {
-                    *decision.wanted.entry(offer.clone()).or_default() += count;
-                }
+        for (index, count) in size.into_iter().flat_map(|size| size.started) {
+            let offer = &seen.offers[index].name;
+            // A surplus machine that is paid leaves later, and its successor waits for that.
+            let count = count.min(outlook.goals.max.saturating_sub(decision.nodes()));
+            // The fleet compares numbers. It would keep the leaving machines instead of starting others, so those
+            // are started in the next round.
+            if count > 0 && !replaced.contains(offer.as_str()) {
+                *decision.wanted.entry(offer.clone()).or_default() += count;
             }
         }
         decision

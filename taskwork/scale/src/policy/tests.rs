@@ -43,6 +43,7 @@ fn busy(at_ms: u64, machines: u64, share: f64, work_s: f64) -> Observation {
             busy_ns: millis(work_s) * 1_000_000,
             idle_ns: millis(work_s) * 10_000,
             began_ms: AT_MS,
+            ahead: None,
         }],
         machines: (0..machines).map(|number| machine(number, MachineState::Working)).collect(),
         offers: vec![offer("a", 0.4)],

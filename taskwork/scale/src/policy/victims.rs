@@ -5,13 +5,17 @@ use std::{
     collections::{BTreeMap, BTreeSet},
 };
 
-use super::{MachineSeen, MachineState, Observation, OfferSeen, spending::used_ms};
+use super::{
+    MachineSeen, MachineState, Observation, OfferSeen,
+    ahead::{Ahead, serves},
+    spending::used_ms,
+};
 
 /// Returns the ids of the machines that are not leaving yet, the first victim first.
 ///
 /// The order is: machines with a preemption notice; machines that have not joined; the most expensive for each
-/// worker; those whose paid time ends soonest; the newest. The last machine of each zone leaves only after these, and
-/// the leader of the cluster last.
+/// worker; those whose paid time ends soonest; the newest. The last machine of each zone leaves only after these, the last
+/// one that satisfies a demand of unfinished work later, and the leader of the cluster last.
 pub fn victims(seen: &Observation) -> Vec<String> {
     ordered(seen).into_iter().map(|machine| machine.id.clone()).collect()
 }
@@ -29,16 +33,27 @@ pub(super) fn ordered(seen: &Observation) -> Vec<&MachineSeen> {
         let works = machine.state == MachineState::Working;
         (!machine.noticed, works, price, left_min, Reverse(machine.requested_ms), machine.id.clone())
     });
-    // In reverse: the last victim of each zone stays.
+    // In reverse: the last victim of each zone, and for each demand, stays.
     let mut zones = BTreeSet::new();
+    let ahead = Ahead::of(seen);
+    let mut demands: Vec<_> = ahead.iter().flat_map(Ahead::demands).collect();
     let mut rank: Vec<u8> = machines
         .iter()
         .rev()
         .map(|machine| {
-            let is_last = !machine.noticed
-                && machine.state == MachineState::Working
-                && machine.zone.as_ref().is_some_and(|zone| zones.insert(zone));
-            if machine.leader && !machine.noticed { 2 } else { u8::from(is_last) }
+            if machine.noticed || machine.state != MachineState::Working {
+                return if machine.leader && !machine.noticed { LEADS } else { 0 };
+            }
+            let is_last = machine.zone.as_ref().is_some_and(|zone| zones.insert(zone));
+            let unserved = demands.len();
+            if let Some(offer) = offers.get(&*machine.offer) {
+                demands.retain(|demand| !serves(offer, demand));
+            }
+            match (machine.leader, demands.len() < unserved) {
+                (true, _) => LEADS,
+                (false, true) => SERVES,
+                (false, false) => u8::from(is_last),
+            }
         })
         .collect();
     rank.reverse();
@@ -46,6 +61,10 @@ pub(super) fn ordered(seen: &Observation) -> Vec<&MachineSeen> {
     ranked.sort_by_key(|(rank, _)| *rank);
     ranked.into_iter().map(|(_, machine)| machine).collect()
 }
+
+/// The ranks of machines that leave late: the only one for a demand, and the leader.
+const SERVES: u8 = 2;
+const LEADS: u8 = 3;
 
 fn price_of_worker(offer: &OfferSeen) -> Option<f64> {
     Some(offer.price_per_hour? / f64::from(offer.workers.max(1)))

@@ -19,3 +19,6 @@ mod figures;
 mod costs;
 mod bounds;
 mod steadiness;
+mod workflows;
+mod calls;
+mod genes;

@@ -14,6 +14,10 @@ impl Controller for Fixed {
     fn decide(&mut self, seen: &Observation) -> Decision {
         wish(seen, self.0)
     }
+
+    fn sees_jobs(&self) -> bool {
+        false
+    }
 }
 
 /// A threshold of CPU use, as in the Horizontal Pod Autoscaler: the number for which the mean use is the target, at

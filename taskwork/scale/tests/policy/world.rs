@@ -19,6 +19,11 @@ const END_MS: u64 = 4 * 86_400_000;
 /// A policy that decides how many machines there are.
 pub(crate) trait Controller {
     fn decide(&mut self, seen: &Observation) -> Decision;
+
+    /// Whether its decisions depend on the jobs.
+    fn sees_jobs(&self) -> bool {
+        true
+    }
 }
 
 impl Controller for Policy {
