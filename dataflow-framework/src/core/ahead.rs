@@ -19,8 +19,9 @@ use crate::{ids::CallId, task::TaskDef};
 /// The number of parts of the longest chain.
 const SLICES: usize = 32;
 
-/// The duration of each call as long as none is known: it gives the width, but not the time.
-const UNKNOWN_NS: f64 = 1e9;
+/// The least expected duration of a call of a task without completed calls, in nanoseconds: ten seconds. Machines start
+/// within seconds, so it matters only whether calls take much longer; the first completed call tells.
+const UNKNOWN_NS: f64 = 1e10;
 
 /// The number of demands that are reported: those of the most calls.
 const DEMANDS_MAX: usize = 32;
@@ -31,6 +32,14 @@ struct Open<'a> {
     task: &'static TaskDef,
     call: &'a Call,
     cores: u64,
+}
+
+/// The unfinished calls of a demand, and their total duration in nanoseconds.
+#[derive(Default)]
+struct OfDemand {
+    items: u64,
+    ready: u64,
+    left: f64,
 }
 
 /// Returns the work ahead.
@@ -45,32 +54,34 @@ pub(super) fn work_ahead(data: &Data, is_open: bool) -> WorkAhead {
     // The expected completed share of an assigned call.
     let done = if assigned > 0 { running as f64 / assigned as f64 / 2.0 } else { 0.0 };
     let rest = |open: &Open<'_>| {
-        let is_known = durations.tasks() > 0;
-        let ns = if is_known { durations.expected_ns(open.task) as f64 } else { UNKNOWN_NS };
+        let ns = durations.expected_ns(open.task) as f64;
+        let is_known = durations.of(TaskKey::of(open.task)).is_some();
+        let ns = if is_known { ns } else { ns.max(UNKNOWN_NS) };
         if runs(&open) { ns * (1.0 - done) } else { ns }
     };
     let chains = chains_ns(data, &open, rest);
     let longest = chains.values().copied().fold(0.0, f64::max);
     let (mut slices, mut left) = ([0.0; SLICES], 0.0);
     let mut by_task = BTreeMap::<TaskKey, (f64, f64)>::new();
-    let mut demands = BTreeMap::<Demand, (u64, f64)>::new();
+    let mut demands = BTreeMap::<Demand, OfDemand>::new();
     for call in &open {
         let (ns, cores) = (rest(call), call.cores as f64);
         left += ns * cores;
         let (calls, expected) = by_task.entry(TaskKey::of(call.task)).or_default();
         (*calls, *expected) = (*calls + cores, *expected + ns * cores);
         add_slices(&mut slices, longest, longest - chains[&call.id], ns, cores);
-        let (items, of_demand) =
-            demands.entry(Demand { store: 0, limits: &[], ..call.call.demand() }).or_default();
-        (*items, *of_demand) = (*items + 1, *of_demand + ns * cores);
+        let of_demand = demands.entry(Demand { store: 0, limits: &[], ..call.call.demand() }).or_default();
+        of_demand.items += 1;
+        of_demand.ready += u64::from(call.call.state == CallState::Worker);
+        of_demand.left += ns * cores;
     }
     let variance = by_task.iter().map(|(task, (calls, expected))| match durations.estimate(*task) {
         Some(estimate) => estimate.variance_of(*calls),
-        // The mean of other tasks may be wrong by itself, for all calls alike.
+        // The guess may be wrong for all calls alike.
         None => expected * expected,
     });
     let mut ahead = WorkAhead::default();
-    ahead.left_ns = (durations.tasks() > 0 || open.is_empty()).then(|| rounded(left));
+    ahead.left_ns = Some(rounded(left));
     ahead.deviation_ns = rounded(variance.sum::<f64>().sqrt());
     ahead.items = open.len() as u64;
     ahead.ready = open.iter().filter(is_ready).map(cores).sum::<u64>() + assigned - running;
@@ -132,14 +143,15 @@ fn add_slices(slices: &mut [f64; SLICES], longest: f64, start: f64, ns: f64, cor
     }
 }
 
-fn shown_demands(data: &Data, demands: BTreeMap<Demand, (u64, f64)>) -> Vec<WorkDemand> {
+fn shown_demands(data: &Data, demands: BTreeMap<Demand, OfDemand>) -> Vec<WorkDemand> {
     let mut shown: Vec<WorkDemand> = demands
         .into_iter()
-        .map(|(demand, (items, ns))| {
+        .map(|(demand, of_demand)| {
             let mut shown = WorkDemand::default();
             (shown.workers, shown.memory_bytes) = (demand.cores, demand.memory);
             shown.labels = demand.needs.iter().map(|label| (*label).to_owned()).collect();
-            (shown.items, shown.left_ns) = (items, rounded(ns));
+            (shown.items, shown.ready) = (of_demand.items, of_demand.ready);
+            shown.left_ns = rounded(of_demand.left);
             shown.has_place = data.members.any_other_than(&[], demand);
             shown
         })
@@ -211,12 +223,12 @@ mod tests {
     }
 
     #[test]
-    fn unknown_durations_leave_the_time_unknown_and_the_width_known() {
+    fn unknown_durations_are_ten_seconds_with_a_large_error() {
         let mut graph = graph_of([1]);
         (0..=8).for_each(|id| call(&mut graph, id, &[], Options::DEFAULT));
         let ahead = graph.work_ahead(false);
-        assert_eq!((ahead.left_ns, ahead.ready, ahead.longest_ns), (None, 9, SECOND));
-        assert_eq!(ahead.slices_ns.iter().sum::<u64>(), 9 * SECOND);
+        assert_eq!((ahead.left_ns, ahead.ready, ahead.longest_ns), (Some(90 * SECOND), 9, 10 * SECOND));
+        assert_eq!((ahead.deviation_ns, ahead.slices_ns.iter().sum::<u64>()), (90 * SECOND, 90 * SECOND));
     }
 
     #[test]
@@ -227,7 +239,7 @@ mod tests {
         let demand = |graph: &mut Graph| graph.work_ahead(false).demands.pop().expect("there is one");
         let seen = demand(&mut graph);
         assert_eq!((seen.workers, seen.memory_bytes, &*seen.labels), (2, 8 << 30, &["gpu".to_owned()][..]));
-        assert_eq!((seen.items, seen.left_ns, seen.has_place), (1, 2 * SECOND, false));
+        assert_eq!((seen.items, seen.ready, seen.left_ns, seen.has_place), (1, 1, 2 * SECOND, false));
         let labels = "gpu=yes".parse().expect("it is a label");
         graph.joined(Member(1), Capacity { labels, ..Capacity::of_workers(2) });
         assert!(demand(&mut graph).has_place);

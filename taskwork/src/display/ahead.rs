@@ -33,7 +33,7 @@ const LABEL_BYTES_MAX: usize = 200;
 #[serde(default)]
 #[non_exhaustive]
 pub struct WorkAhead {
-    /// The expected time of all unfinished items, in nanoseconds; `None` as long as no duration is known.
+    /// The expected time of all unfinished items, in nanoseconds; `None` if it cannot be estimated.
     pub left_ns: Option<u64>,
     /// The standard deviation of that time, in nanoseconds.
     pub deviation_ns: u64,
@@ -67,6 +67,8 @@ pub struct WorkDemand {
     pub labels: Vec<String>,
     /// The number of unfinished items with this demand.
     pub items: u64,
+    /// The number of these items that wait only for a worker. A machine starts for them if none has a place.
+    pub ready: u64,
     /// The expected time of these items, in nanoseconds.
     pub left_ns: u64,
     /// Whether a present node satisfies the demand.
@@ -146,6 +148,7 @@ impl WorkDemand {
 
     fn add(&mut self, other: &Self) {
         self.items = self.items.saturating_add(other.items);
+        self.ready = self.ready.saturating_add(other.ready);
         self.left_ns = self.left_ns.saturating_add(other.left_ns);
         self.has_place &= other.has_place;
     }
