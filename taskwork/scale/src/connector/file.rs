@@ -23,7 +23,7 @@ use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Map, Value};
 use thiserror::Error;
 
-use super::{Connector, MachineId, Offer, command, kubernetes, local, slurm};
+use super::{Connector, MachineId, Offer, command, kubernetes, local, several, slurm};
 
 /// The maximum size of a connector's file, in bytes.
 const FILE_BYTES_MAX: u64 = 1 << 20;
@@ -74,6 +74,19 @@ struct Head {
 /// # Errors
 /// If the file cannot be read, or is invalid.
 pub fn open(file: &Path, cluster: &str) -> Result<Opened, FileError> {
+    open_by(file, cluster, parse)
+}
+
+/// Opens a file that another one names.
+pub(super) fn open_part(file: &Path, cluster: &str) -> Result<Opened, FileError> {
+    open_by(file, cluster, parse_one)
+}
+
+fn open_by(
+    file: &Path,
+    cluster: &str,
+    parse: fn(&str, &str, &Path) -> Result<Opened, String>,
+) -> Result<Opened, FileError> {
     let failed = |reason: String| FileError { file: file.to_owned(), reason };
     let mut text = String::new();
     // A device has size 0, but may have endless content.
@@ -92,8 +105,21 @@ pub fn open(file: &Path, cluster: &str) -> Result<Opened, FileError> {
 /// # Errors
 /// If the text is invalid.
 pub fn parse(text: &str, cluster: &str, folder: &Path) -> Result<Opened, String> {
-    let mut rest: Map<String, Value> = serde_json::from_str(text)
-        .map_err(|error| format!("expected a connector's file, in JSON: {error}"))?;
+    let mut rest = fields(text)?;
+    if rest.get("kind").is_some_and(|kind| kind == "several") {
+        rest.remove("kind");
+        return several::Several::open(settings(rest)?, cluster, folder);
+    }
+    parse_one(text, cluster, folder)
+}
+
+fn fields(text: &str) -> Result<Map<String, Value>, String> {
+    serde_json::from_str(text).map_err(|error| format!("expected a connector's file, in JSON: {error}"))
+}
+
+/// Opens the connector of one provider.
+fn parse_one(text: &str, cluster: &str, folder: &Path) -> Result<Opened, String> {
+    let mut rest = fields(text)?;
     let mut head = Map::new();
     for name in ["kind", "currency", "offers"] {
         head.extend(rest.remove(name).map(|value| (name.to_owned(), value)));
@@ -113,7 +139,8 @@ pub fn parse(text: &str, cluster: &str, folder: &Path) -> Result<Opened, String>
         "kubernetes" => Box::new(kubernetes::Kubernetes::new(common, settings(rest)?)?),
         other => {
             return Err(format!(
-                "there is no connector of kind {other:?}; the kinds are local, command, slurm and kubernetes"
+                "there is no connector of kind {other:?}; the kinds are local, command, slurm and kubernetes, and \
+                 several, which names files of these kinds"
             ));
         }
     };
@@ -144,6 +171,9 @@ fn check(offers: &[Offer], currency: Option<&str>) -> Result<(), String> {
         }
         if offer.workers == 0 || offer.max == 0 || offer.quantum_s == 0 {
             return wrong("workers, max and quantum_s are at least 1".to_owned());
+        }
+        if offer.memory_bytes == Some(0) {
+            return wrong("memory_bytes is at least 1".to_owned());
         }
         if offer.max > OFFER_MACHINES_MAX {
             return wrong(format!("max is at most {OFFER_MACHINES_MAX}"));
@@ -230,6 +260,7 @@ mod tests {
             (&with("[]"), "0 offers"),
             (&with(r#"[{"name": "a b", "workers": 1, "max": 1}]"#), "offer \"a b\""),
             (&with(r#"[{"name": "a", "workers": 0, "max": 1}]"#), "at least 1"),
+            (&with(r#"[{"name": "a", "workers": 1, "max": 1, "memory_bytes": 0}]"#), "memory_bytes"),
             (&with(r#"[{"name": "a", "workers": 1, "max": 1, "price": 3}]"#), "price"),
             (&with(r#"[{"name": "a", "workers": 1, "max": 1, "price_per_hour": -1}]"#), "0 or more"),
             (

@@ -10,6 +10,7 @@ mod kubernetes;
 mod local;
 #[cfg(test)]
 mod scripts;
+mod several;
 mod slurm;
 
 use std::{collections::BTreeMap, fmt, pin::Pin, str::FromStr, time::Duration};
