@@ -16,6 +16,11 @@ use super::{Observation, OfferSeen, estimate::Guess};
 
 /// The additional standard deviation of the logarithm of the work while the program may add items.
 const OPEN_SIGMA: f64 = 0.3;
+/// If the standard deviation of the work is a larger share of it, the work is not known yet.
+const EARLY_SHARE: f64 = 0.8;
+/// The maximum standard deviation of the logarithm of such work: the first completed items tell more than machines that
+/// are started for the case of much work.
+const EARLY_SIGMA: f64 = 0.5;
 const NS: f64 = 1e-9;
 
 /// The work ahead of all jobs.
@@ -92,7 +97,15 @@ pub(super) fn left(ahead: &WorkAhead) -> Option<Guess> {
     let mean = (ahead.left_ns? as f64 * NS).max(NS);
     let square = (ahead.deviation_ns as f64 * NS / mean).powi(2).ln_1p();
     let open: f64 = if ahead.is_open { OPEN_SIGMA } else { 0.0 };
-    Some(Guess { median: mean * (-square / 2.0).exp(), sigma: square.sqrt().hypot(open) })
+    let sigma = square.sqrt().hypot(open);
+    let sigma = if is_early(ahead) { sigma.min(EARLY_SIGMA) } else { sigma };
+    Some(Guess { median: mean * (-square / 2.0).exp(), sigma })
+}
+
+/// Whether it is too early to estimate the remaining work: most of it is guessed.
+pub(super) fn is_early(ahead: &WorkAhead) -> bool {
+    let left = ahead.left_ns.map(|left_ns| left_ns as f64);
+    left.is_none_or(|left| ahead.deviation_ns as f64 > EARLY_SHARE * left)
 }
 
 /// Returns whether the machines of an offer satisfy a demand. An unknown memory satisfies each.

@@ -44,7 +44,7 @@ fn items(items: u64, running: u64) -> WorkAhead {
 fn demanding(demand: &serde_json::Value, has_place: bool) -> WorkAhead {
     let mut ahead = items(100, 2);
     let mut demand = demand.clone();
-    demand["items"] = json!(10);
+    (demand["items"], demand["ready"]) = (json!(10), json!(10));
     demand["left_ns"] = json!(100 * SECOND);
     demand["has_place"] = json!(has_place);
     ahead.demands = serde_json::from_value(json!([demand])).unwrap();
@@ -88,7 +88,7 @@ fn unknown_durations_do_not_hide_ready_items() {
     let offers = [offer("a", 0.1)];
     let mut policy = Policy::new(goals(8));
     let mut ahead = items(2_000, 2);
-    ahead.left_ns = None;
+    ahead.deviation_ns = ahead.left_ns.unwrap();
     assert_eq!(policy.decide(&seen(0, 1, &offers, ahead.clone())).nodes(), 6);
     let decision = policy.decide(&seen(5, 6, &offers, ahead));
     assert_eq!(decision.nodes(), 8);
@@ -132,6 +132,10 @@ fn demand_without_a_node_starts_the_cheapest_offer_that_satisfies_it() {
     let demand = json!({"memory_bytes": 32_u64 << 30});
     let wants = |decision: &Decision, name: &str| decision.wanted.get(name).copied().unwrap_or(0);
     let mut policy = Policy::new(goals(8));
+    let mut later = demanding(&demand, false);
+    later.demands[0].ready = 0;
+    let decision = policy.decide(&seen(0, 1, &offers, later));
+    assert_eq!(wants(&decision, "fat"), 0, "no item of that demand is ready: {}", decision.reason);
     let decision = policy.decide(&seen(0, 1, &offers, demanding(&demand, false)));
     assert_eq!((wants(&decision, "fat"), wants(&decision, "dear")), (1, 0), "{}", decision.reason);
     assert!(decision.reason.contains("no node can do"), "{}", decision.reason);

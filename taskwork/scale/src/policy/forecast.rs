@@ -424,7 +424,7 @@ impl<'a> Outlook<'a> {
     }
 }
 
-/// Returns the offers of which one machine each is started for demands that no node satisfies, and the demands that no
+/// Returns the offers of which one machine each is started for ready work that no node can do, and the demands that no
 /// available offer satisfies. A machine that starts satisfies the demands that its offer does.
 fn required(seen: &Observation, ahead: Option<&Ahead>, sources: &[Source]) -> (Vec<usize>, Vec<String>) {
     let starting = |index: usize| {
@@ -432,7 +432,7 @@ fn required(seen: &Observation, ahead: Option<&Ahead>, sources: &[Source]) -> (V
         seen.machines.iter().filter(is_starting).any(|machine| machine.offer == seen.offers[index].name)
     };
     let (mut required, mut unplaced) = (Vec::new(), Vec::new());
-    for demand in ahead.into_iter().flat_map(Ahead::demands).filter(|demand| !demand.has_place) {
+    for demand in ahead.into_iter().flat_map(Ahead::demands).filter(|it| it.ready > 0 && !it.has_place) {
         let able: Vec<&Source> =
             sources.iter().filter(|source| serves(&seen.offers[source.index], demand)).collect();
         if able.iter().any(|source| required.contains(&source.index) || starting(source.index)) {

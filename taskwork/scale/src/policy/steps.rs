@@ -37,8 +37,6 @@ const TURNS_MAX: usize = 3;
 const TURNS_MS: u64 = 3_600_000;
 /// The time that a machine needs to leave: the round that notices it, and the drain.
 const LEAVE_MS: u64 = 45_000;
-/// The maximum standard deviation of the logarithm of the work as long as no item of a job has completed.
-const EARLY_SIGMA: f64 = 0.5;
 /// The maximum number of programs that are remembered.
 const PROGRAMS_MAX: usize = 32;
 
@@ -75,8 +73,8 @@ struct JobKnown {
     progress: Progress,
     /// The remaining work that the framework reports, and whether it may grow.
     ahead: Option<(Guess, bool)>,
-    /// Whether the framework reports the work ahead.
-    is_reported: bool,
+    /// Whether the end of the job can be estimated from the reported work; `None` if none is reported.
+    is_estimated: Option<bool>,
 }
 
 /// Consecutive rounds in which fewer machines were best.
@@ -278,7 +276,7 @@ impl Policy {
             let known = self.jobs.entry(job.id.clone()).or_default();
             known.program.clone_from(&job.program);
             known.progress = Progress::new(job.busy_ns as f64 / 1e9, job.share);
-            known.is_reported = job.ahead.is_some();
+            known.is_estimated = job.ahead.as_ref().map(|it| !ahead::is_early(it));
             known.ahead = job.ahead.as_ref().and_then(|it| Some((ahead::left(it)?, it.is_open)));
         }
         while self.totals.len() > PROGRAMS_MAX {
@@ -303,8 +301,6 @@ impl Policy {
                     return Guess { sigma: left.sigma, ..before };
                 }
                 Some((left, _)) => return left,
-                // The first completed items tell more than machines that start now would gain.
-                None if known.is_reported => return Guess { sigma: before.sigma.min(EARLY_SIGMA), ..before },
                 None => {}
             }
             let Some(left) = known.progress.left() else { return before };
@@ -314,9 +310,9 @@ impl Policy {
         };
         let waiting = (0..seen.waiting_jobs.min(1_000)).map(|_| Totals::default().left(0.0));
         outlook.left = Guess::sum(self.jobs.values().map(of_job).chain(waiting));
-        let is_known = |known: &JobKnown| match known.is_reported {
-            true => known.ahead.is_some(),
-            false => known.progress.share.is_some_and(|share| share >= SHARE_MIN),
+        let is_known = |known: &JobKnown| {
+            let has_share = || known.progress.share.is_some_and(|share| share >= SHARE_MIN);
+            known.is_estimated.unwrap_or_else(has_share)
         };
         outlook.is_early = seen.waiting_jobs > 0 || !self.jobs.values().all(is_known);
         outlook

@@ -291,7 +291,7 @@ impl Run<'_> {
     fn ahead(&self) -> WorkAhead {
         let known: Vec<f64> =
             self.durations.iter().filter(|known| known.0 > 0.0).map(|known| known.1).collect();
-        let unknown = if known.is_empty() { 1.0 } else { known.iter().sum::<f64>() / known.len() as f64 };
+        let unknown = (known.iter().sum::<f64>() / known.len().max(1) as f64).max(10.0);
         let expected = |call: usize| {
             let (count, mean, _) = self.durations[self.workflow.calls[call].task];
             let full = if count > 0.0 { mean } else { unknown };
@@ -330,7 +330,7 @@ impl Run<'_> {
         });
         let ns = |seconds: f64| (seconds * 1e9).round() as u64;
         serde_json::from_value(json!({
-            "left_ns": (!known.is_empty()).then(|| ns(left)),
+            "left_ns": ns(left),
             "deviation_ns": ns(variance.sum::<f64>().sqrt()),
             "items": self.left,
             "ready": self.ready.len(),
