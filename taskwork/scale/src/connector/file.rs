@@ -106,7 +106,7 @@ fn open_by(
 /// If the text is invalid.
 pub fn parse(text: &str, cluster: &str, folder: &Path) -> Result<Opened, String> {
     let mut rest = fields(text)?;
-    if rest.get("kind").is_some_and(|kind| kind == "several") {
+    if is_several(&rest) {
         rest.remove("kind");
         return several::Several::open(settings(rest)?, cluster, folder);
     }
@@ -117,9 +117,16 @@ fn fields(text: &str) -> Result<Map<String, Value>, String> {
     serde_json::from_str(text).map_err(|error| format!("expected a connector's file, in JSON: {error}"))
 }
 
+fn is_several(fields: &Map<String, Value>) -> bool {
+    fields.get("kind").is_some_and(|kind| kind == "several")
+}
+
 /// Opens the connector of one provider.
 fn parse_one(text: &str, cluster: &str, folder: &Path) -> Result<Opened, String> {
     let mut rest = fields(text)?;
+    if is_several(&rest) {
+        return Err("a connector of kind \"several\" names files of other kinds only".to_owned());
+    }
     let mut head = Map::new();
     for name in ["kind", "currency", "offers"] {
         head.extend(rest.remove(name).map(|value| (name.to_owned(), value)));

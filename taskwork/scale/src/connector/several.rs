@@ -100,7 +100,7 @@ impl Several {
         while let Some(listed) = lists.join_next().await {
             let (file, listed) = listed
                 .map_err(|error| Refusal::unknown(format!("a list of machines was not read: {error}")))?;
-            for machine in listed.map_err(|refusal| within(&file, refusal))? {
+            for machine in listed.map_err(|refusal| within(&file, &refusal))? {
                 if let Some(other) = owners.insert(machine.id.clone(), file.clone()) {
                     return Err(Refusal::wrong(format!(
                         "machine {} is listed by both {} and {}: each connector needs machines of its own, such as \
@@ -118,19 +118,19 @@ impl Several {
 }
 
 /// Adds the file to the message of a refusal.
-fn within(file: &Path, refusal: Refusal) -> Refusal {
-    Refusal { message: format!("{}: {}", file.display(), refusal.message), ..refusal }
+fn within(file: &Path, refusal: &Refusal) -> Refusal {
+    Refusal { why: refusal.why, message: format!("{}: {}", file.display(), refusal.message) }
 }
 
 /// Terminates those of the machines that belong to a part.
 async fn terminate(part: Part, machines: Arc<BTreeSet<MachineId>>) -> Result<(), Refusal> {
-    let all = part.connector.look().await.map_err(|refusal| within(&part.file, refusal))?;
+    let all = part.connector.look().await.map_err(|refusal| within(&part.file, &refusal))?;
     let own: Vec<MachineId> =
         all.into_iter().map(|machine| machine.id).filter(|id| machines.contains(id)).collect();
     if own.is_empty() {
         return Ok(());
     }
-    part.connector.terminate(&own).await.map_err(|refusal| within(&part.file, refusal))
+    part.connector.terminate(&own).await.map_err(|refusal| within(&part.file, &refusal))
 }
 
 impl Connector for Several {
@@ -149,7 +149,7 @@ impl Connector for Several {
                 return Err(Refusal::wrong(format!("no connector has the offer {offer:?}")));
             };
             let created = part.connector.create(offer, count, key).await;
-            created.map_err(|refusal| within(&part.file, refusal))
+            created.map_err(|refusal| within(&part.file, &refusal))
         })
     }
 
@@ -283,7 +283,7 @@ mod tests {
             (&["one.json", "same.json"][..], "offer \"a\" is in both"),
             (&["one.json", "dollars.json"], "in EUR in"),
             (&["one.json", "missing.json"], "missing.json"),
-            (&["nested.json"], "nested.json: there is no connector of kind \"several\""),
+            (&["nested.json"], "nested.json: a connector of kind \"several\""),
             (&[], "0 files"),
         ] {
             let said = opened(&folder, of).unwrap_err();

@@ -43,6 +43,11 @@ impl Ahead {
         self.0.ready > 0
     }
 
+    /// Returns the number of workers that could be busy at present.
+    pub(super) fn busy(&self) -> f64 {
+        self.0.ready as f64 + self.0.running as f64
+    }
+
     fn work_s(&self) -> f64 {
         self.0.slices_ns.iter().map(|ns| *ns as f64).sum::<f64>() * NS
     }
@@ -140,14 +145,12 @@ mod tests {
     use crate::policy::JobSeen;
 
     fn ahead(longest_s: f64, slices_s: &[f64]) -> Ahead {
-        let ns = |seconds: &f64| (*seconds / NS).round();
-        let slices: Vec<f64> = slices_s.iter().map(ns).collect();
-        let left: f64 = slices.iter().sum();
-        let text = |number: f64| serde_json::Value::from(serde_json::Number::from(number as u64));
+        let ns =
+            |seconds: f64| u64::try_from(std::time::Duration::from_secs_f64(seconds).as_nanos()).unwrap();
+        let slices: Vec<u64> = slices_s.iter().map(|seconds| ns(*seconds)).collect();
         Ahead(
             serde_json::from_value(json!({
-                "left_ns": text(left), "longest_ns": text(ns(&longest_s)), "items": 100,
-                "slices_ns": slices.into_iter().map(text).collect::<Vec<_>>(),
+                "left_ns": slices.iter().sum::<u64>(), "longest_ns": ns(longest_s), "items": 100, "slices_ns": slices,
             }))
             .unwrap(),
         )

@@ -18,6 +18,10 @@ const MARGIN_MIN: f64 = 1.0 / 3.0;
 const GAIN_MIN: f64 = 0.05;
 /// The minimum useful share if the deadline cannot be met: almost any price is accepted.
 const LATE_MARGIN_MIN: f64 = 0.05;
+/// If no size is certain to meet the deadline, the cheapest one counts whose probability is lower than the highest one by at
+/// most this; if that is below the second value, the fastest size counts.
+const IN_TIME_NEAR: f64 = 0.02;
+pub(super) const IN_TIME_HOPE: f64 = 0.5;
 /// The tolerance of the useful share for machines that are already running, since it is measured with an error.
 const MARGIN_ROOM: f64 = 0.08;
 /// The time that a budget must last while the end cannot be predicted, in seconds.
@@ -49,6 +53,13 @@ pub(super) enum Aim {
     Time,
 }
 
+impl Judged {
+    /// Returns the probability of meeting the deadline; 0 for a size that is not worth its machines even then.
+    pub(super) fn in_time(&self) -> f64 {
+        self.forecast.in_time.filter(|_| self.margin >= LATE_MARGIN_MIN).unwrap_or(0.0)
+    }
+}
+
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Choice {
     pub(super) aim: Aim,
@@ -76,11 +87,17 @@ impl Choice {
     pub(super) fn is_worth_it(&self) -> bool {
         let Some(now) = self.now.map(|now| &self.judged[now]) else { return true };
         let best = self.best();
-        let measure = |judged: &Judged| match self.broken {
-            Some(bound) => least_broken(bound, judged),
-            None => judged.value,
-        };
-        best.breaks.first() != now.breaks.first() || measure(best) < measure(now) * (1.0 - GAIN_MIN)
+        let gains = |measure: &dyn Fn(&Judged) -> f64| measure(best) < measure(now) * (1.0 - GAIN_MIN);
+        best.breaks.first() != now.breaks.first()
+            || match self.broken {
+                Some(Bound::Deadline) if best.in_time() >= IN_TIME_HOPE => {
+                    let is_as_sure = best.in_time() + IN_TIME_NEAR >= now.in_time();
+                    best.in_time() > now.in_time() + IN_TIME_NEAR
+                        || is_as_sure && gains(&|judged| judged.value)
+                }
+                Some(bound) => gains(&|judged| least_broken(bound, judged)),
+                None => gains(&|judged| judged.value),
+            }
     }
 }
 
@@ -183,6 +200,11 @@ fn best(judged: &[Judged]) -> (usize, Option<Bound>) {
     for bound in [Bound::Budget, Bound::Deadline, Bound::Efficiency] {
         let kept: Vec<usize> =
             left.iter().copied().filter(|place| !judged[*place].breaks.contains(&bound)).collect();
+        let most = left.iter().map(|place| judged[*place].in_time()).fold(0.0, f64::max);
+        if kept.is_empty() && bound == Bound::Deadline && most >= IN_TIME_HOPE {
+            left.retain(|place| judged[*place].in_time() + IN_TIME_NEAR >= most);
+            return (least(&left, |place| judged[place].value), Some(bound));
+        }
         if kept.is_empty() {
             return (least(&left, |place| least_broken(bound, &judged[place])), Some(bound));
         }

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::{
     Bound, Candidate, Decision,
-    choose::{Aim, Choice, Judged},
+    choose::{Aim, Choice, IN_TIME_HOPE, Judged},
     forecast::Outlook,
 };
 
@@ -84,6 +84,8 @@ pub(super) struct Held {
     pub(super) is_short: bool,
     /// The maximum number of turns in an hour is reached.
     pub(super) is_turn_too_many: bool,
+    /// Ready and running items keep all present machines busy.
+    pub(super) is_occupied: bool,
 }
 
 /// The reason for a number of machines, and the jobs that do not count.
@@ -156,6 +158,28 @@ fn reason_of_number(
     } else if let Some(in_time) = best.forecast.in_time.filter(|_| choice.broken != Some(Bound::Deadline)) {
         let _ = write!(text, "; it meets the deadline in {:.0} of 100 cases", in_time * 100.0);
     }
+    text.push_str(&use_of_workers(outlook));
+    let now = outlook.nodes_now();
+    if nodes != best.size.nodes {
+        text.push_str(match nodes.cmp(&now) {
+            _ if held.is_turn_too_many => ", but the number has changed direction too often in the last hour",
+            std::cmp::Ordering::Greater => ", in steps of at most double plus four",
+            std::cmp::Ordering::Equal if best.size.nodes < now && held.is_occupied => {
+                ", but the known work occupies the present ones"
+            }
+            std::cmp::Ordering::Equal if best.size.nodes < now => {
+                ", once three rounds agree and paid time is used up"
+            }
+            std::cmp::Ordering::Equal => ", but the difference is too small",
+            std::cmp::Ordering::Less => ", as paid time ends",
+        });
+    }
+    text
+}
+
+/// The number of useful workers, and the work that no node can do.
+fn use_of_workers(outlook: &Outlook<'_>) -> String {
+    let mut text = String::new();
     if let Some(useful) = outlook.useful() {
         let _ = write!(text, "; {} keeps about {:.0} workers busy", work(outlook), useful.ceil());
     }
@@ -168,18 +192,6 @@ fn reason_of_number(
             let others = u32::try_from(others.len()).unwrap_or(u32::MAX);
             let _ = write!(text, ", and {}", count(others, "other demand"));
         }
-    }
-    let now = outlook.nodes_now();
-    if nodes != best.size.nodes {
-        text.push_str(match nodes.cmp(&now) {
-            _ if held.is_turn_too_many => ", but the number has changed direction too often in the last hour",
-            std::cmp::Ordering::Greater => ", in steps of at most double plus four",
-            std::cmp::Ordering::Equal if best.size.nodes < now => {
-                ", once three rounds agree and paid time is used up"
-            }
-            std::cmp::Ordering::Equal => ", but the difference is too small",
-            std::cmp::Ordering::Less => ", as paid time ends",
-        });
     }
     text
 }
@@ -200,7 +212,8 @@ fn broken(bound: Bound, best: &Judged) -> String {
     match bound {
         Bound::Budget => "costs least, but no size is certain to stay within the budget".to_owned(),
         Bound::Deadline => format!(
-            "is about the fastest, but meets the deadline in only {:.0} of 100 cases",
+            "is {}, but meets the deadline in only {:.0} of 100 cases",
+            if best.in_time() < IN_TIME_HOPE { "about the fastest" } else { "about as safe as any size" },
             best.forecast.in_time.unwrap_or(0.0) * 100.0
         ),
         Bound::Efficiency => "is closest to the requested efficiency, which no size reaches".to_owned(),

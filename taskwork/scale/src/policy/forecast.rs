@@ -221,6 +221,20 @@ impl<'a> Outlook<'a> {
         count
     }
 
+    /// The number of present machines, the last victims, that the ready and running items could keep busy.
+    pub(super) fn occupied(&self) -> u32 {
+        let mut busy = self.ahead.as_ref().map_or(0.0, Ahead::busy) - self.base;
+        let mut count = 0;
+        for (_, _, source) in &self.machines {
+            if busy <= 0.0 {
+                break;
+            }
+            busy -= source.workers;
+            count += 1;
+        }
+        count
+    }
+
     /// The demands that no node and no available offer satisfies.
     pub(super) fn unplaced(&self) -> &[String] {
         &self.unplaced

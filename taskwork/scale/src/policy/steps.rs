@@ -14,7 +14,7 @@ use taskwork::view::SHARE_MIN;
 use super::{
     Candidate, Decision, Goals, MachineSeen, MachineState, Observation,
     ahead::{self, Ahead},
-    choose::{Choice, choose, grid},
+    choose::{Aim, Choice, choose, grid},
     estimate::{Guess, Progress},
     explain,
     forecast::{Outlook, QUANTUM_FINE_MS},
@@ -172,7 +172,7 @@ impl Policy {
         let choice = choose(&outlook, &sizes);
         let now = outlook.nodes_now();
         let (target, fewer) = match &choice {
-            Some(choice) => self.follow(choice, now, seen.at_ms),
+            Some(choice) => self.follow(choice, (now, outlook.occupied()), seen.at_ms),
             None => (self.without_work(&outlook), Fewer::default()),
         };
         // A machine that never joins must not block the others.
@@ -193,7 +193,9 @@ impl Policy {
         decision.table = choice.iter().flat_map(|choice| explain::table(&outlook, choice)).collect();
         let is_turn_too_many =
             choice.as_ref().is_some_and(|it| it.best().size.nodes > self.most(it, now, seen.at_ms));
-        let held = explain::Held { is_short, is_turn_too_many };
+        let is_occupied =
+            outlook.occupied() >= now && choice.as_ref().is_some_and(|choice| choice.aim == Aim::Time);
+        let held = explain::Held { is_short, is_turn_too_many, is_occupied };
         decision.reason = explain::reason(&outlook, choice.as_ref(), &decision, target, held);
         let raised_ms = if decision.nodes() > now { Some(seen.at_ms) } else { self.raised_ms };
         if choice.is_some() {
@@ -325,7 +327,7 @@ impl Policy {
     }
 
     /// Returns the next number of machines, and the consecutive rounds that agree on fewer.
-    fn follow(&self, choice: &Choice, now: u32, at_ms: u64) -> (u32, Fewer) {
+    fn follow(&self, choice: &Choice, (now, occupied): (u32, u32), at_ms: u64) -> (u32, Fewer) {
         let best = choice.best();
         let wanted = best.size.nodes.min(self.most(choice, now, at_ms));
         let is_better = choice.is_worth_it();
@@ -334,6 +336,8 @@ impl Policy {
             let step = if is_soon { now } else { now.saturating_mul(2).saturating_add(4) };
             return (wanted.min(step), Fewer::default());
         }
+        // The fastest size that is not wasteful does not interrupt work: the forecast averages over the rest of the work.
+        let wanted = if choice.aim == Aim::Time { wanted.max(occupied.min(now)) } else { wanted };
         if wanted < now && is_better {
             let mut fewer = self.fewer.clone();
             if fewer.latest.is_empty() || at_ms >= fewer.at_ms.saturating_add(ROUND_MS) {
