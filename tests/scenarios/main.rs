@@ -31,6 +31,7 @@ mod published;
 mod published_on_a_cluster;
 mod reconnect;
 mod scale;
+mod scale_workflows;
 mod reports;
 mod routine_calls;
 mod routine_checkpoints;

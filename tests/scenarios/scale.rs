@@ -35,9 +35,13 @@ struct Stage {
 }
 
 /// The folder in which the connector stores the list of its processes.
-struct Machines(PathBuf);
+pub(crate) struct Machines(PathBuf);
 
 impl Machines {
+    pub(crate) fn new(folder: PathBuf) -> Self {
+        Self(folder)
+    }
+
     fn records(&self) -> Vec<Value> {
         let files = fs::read_dir(self.0.join("default")).into_iter().flatten().flatten();
         let json = files.filter(|file| file.path().extension().is_some_and(|end| end == "json"));
@@ -54,7 +58,7 @@ impl Machines {
             .collect()
     }
 
-    fn logs(&self) -> String {
+    pub(crate) fn logs(&self) -> String {
         let files = fs::read_dir(self.0.join("default")).into_iter().flatten().flatten();
         let logs = files.filter(|file| file.path().extension().is_some_and(|end| end == "log"));
         let shown = |file: DirEntry| {
@@ -86,7 +90,7 @@ impl Stage {
             "offers": [{"name": "process", "workers": 1, "price_per_hour": 0.05, "max": 12, "start_s": 2}],
         });
         fs::write(&connector, content.to_string()).unwrap();
-        Self { machines: Machines(cluster.folder().join("machines")), cluster, connector }
+        Self { machines: Machines::new(cluster.folder().join("machines")), cluster, connector }
     }
 
     /// Starts a controller. Its session is short, so that the next one need not wait long.
