@@ -108,7 +108,9 @@ pub(crate) fn run(
     };
     (0..present).for_each(|_| run.create(0, true));
     let first: Vec<usize> = (0..run.missing.len()).filter(|call| run.missing[*call] == 0).collect();
-    first.into_iter().for_each(|call| run.push(call));
+    for call in first {
+        run.push(call);
+    }
     while run.left > 0 {
         let Reverse((at_ms, event)) = run.events.pop().expect("there is always a next round");
         run.advance(at_ms);

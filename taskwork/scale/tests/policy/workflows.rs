@@ -40,7 +40,9 @@ impl Workflow {
         // The mean after truncation is that of the table.
         for _ in 0..20 {
             let factor = 12.62 * CALLS as f64 / lengths.iter().sum::<f64>();
-            lengths.iter_mut().for_each(|length| *length = (*length * factor).clamp(2.42, 45.49));
+            for length in &mut lengths {
+                *length = (*length * factor).clamp(2.42, 45.49);
+            }
         }
         let mut calls: Vec<Call> =
             lengths.into_iter().map(|took_s| Call { task: 0, took_s, after: Vec::new() }).collect();
