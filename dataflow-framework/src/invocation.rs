@@ -122,6 +122,21 @@ impl<'a> Invocation<'a> {
     }
 }
 
+/// The outputs of an `async` task, updated arguments first.
+#[derive(Debug, Default)]
+pub struct Outputs(Vec<Put>);
+
+impl Outputs {
+    /// Puts the next output.
+    pub fn put<T: Datum>(&mut self, value: T) {
+        self.0.push(Put::Value(Value::new(value)));
+    }
+
+    pub(crate) fn into_written(self) -> Vec<Put> {
+        self.0
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -192,6 +192,8 @@ mod failing_tests;
 #[cfg(test)]
 mod free_order_tests;
 #[cfg(test)]
+mod futures_tests;
+#[cfg(test)]
 mod groups_tests;
 #[cfg(test)]
 mod nested_tests;
@@ -231,5 +233,10 @@ pub mod __private {
 
     #[cfg(feature = "cli")]
     pub use crate::cli::shown;
-    pub use crate::{failure::Failed, invocation::Invocation, program::Calling, task::IsTask};
+    pub use crate::{
+        failure::Failed,
+        invocation::{Invocation, Outputs},
+        program::Calling,
+        task::{Body, CallFuture, IsTask},
+    };
 }

@@ -1,13 +1,35 @@
 //! Tasks in the form that the runtime uses, and the table of a program's tasks.
 
-use std::{collections::BTreeMap, fmt};
+use std::{collections::BTreeMap, fmt, pin::Pin, ptr};
 
 use thiserror::Error;
 
-use crate::{failure::Failed, file, invocation::Invocation, options::Options, task_options::TaskOptions};
+use crate::{failure::Failed, file, invocation::{Invocation, Outputs}, options::Options, task_options::TaskOptions};
 
 /// Runs a call: takes its arguments and puts its outputs.
-type RunTask = fn(&mut Invocation<'_>) -> Result<(), Failed>;
+pub(crate) type RunTask = fn(&mut Invocation<'_>) -> Result<(), Failed>;
+
+/// The running call of an `async` task.
+pub type CallFuture = Pin<Box<dyn Future<Output = Result<Outputs, Failed>> + Send>>;
+
+/// The body of a task.
+#[derive(Debug, Clone, Copy)]
+pub enum Body {
+    /// Runs a call on a worker.
+    Thread(RunTask),
+    /// Takes the arguments of a call, and returns its future, which occupies no worker.
+    Future(fn(&mut Invocation<'_>) -> Result<CallFuture, Failed>),
+}
+
+impl Body {
+    fn is_same(self, other: Self) -> bool {
+        match (self, other) {
+            (Self::Thread(one), Self::Thread(other)) => ptr::fn_addr_eq(one, other),
+            (Self::Future(one), Self::Future(other)) => ptr::fn_addr_eq(one, other),
+            _ => false,
+        }
+    }
+}
 
 /// The definition of a task, generated from a function by the attribute [`task`](crate::task).
 #[derive(Clone, Copy)]
@@ -24,10 +46,17 @@ pub struct TaskDef {
     pub options: Options,
     /// Runs a call.
     #[doc(hidden)]
-    pub run: RunTask,
+    pub run: Body,
     /// Computes the outputs of a call whose failure is ignored.
     #[doc(hidden)]
     pub default_outputs: Option<RunTask>,
+}
+
+impl TaskDef {
+    /// Returns whether its calls are futures, which occupy no worker.
+    pub(crate) fn is_future(&self) -> bool {
+        matches!(self.run, Body::Future(_))
+    }
 }
 
 impl fmt::Debug for TaskDef {
@@ -56,7 +85,7 @@ pub(crate) const NOT_RUN: TaskDef = TaskDef {
     signature: "",
     code: "",
     options: Options::DEFAULT,
-    run: |_| unreachable!("calls are not run here"),
+    run: Body::Thread(|_| unreachable!("calls are not run here")),
     default_outputs: None,
 };
 
@@ -88,7 +117,7 @@ impl Tasks {
         for task in tasks.into_iter().chain(file::TASKS) {
             let TaskDef { name, module, signature, run, .. } = *task;
             if let Some(other) = by_name.insert((module, name), task)
-                && (other.signature != signature || !std::ptr::fn_addr_eq(other.run, run))
+                && (other.signature != signature || !other.run.is_same(run))
             {
                 return Err(DuplicateTaskName { module, name });
             }

@@ -73,6 +73,12 @@ fn harm(how: String, number: &u64) -> u64 {
     }
 }
 
+#[task(isolated)]
+async fn later(number: &u64) -> (u64, u32) {
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    (number + 1, std::process::id())
+}
+
 /// Aborts in the first execution, which leaves a file.
 #[task(isolated, retry = 1)]
 fn abort_once(at: String) -> u64 {
@@ -102,7 +108,7 @@ fn ignores_result(number: u64) -> u64 {
 }
 
 fn table() -> Vec<&'static TaskDef> {
-    let others = tasks![abort_once, abort_or_not, calls, ignores_result];
+    let others = tasks![abort_once, abort_or_not, calls, ignores_result, later];
     [&tasks![process, update, read, scribble, double, harm][..], &others].concat()
 }
 
@@ -244,6 +250,15 @@ fn isolated_crash_leaves_nodes_running() -> Result<(), Error> {
     Ok(())
 }
 
+fn isolated_async_task_runs_in_its_process() -> Result<(), Error> {
+    let (number, process) = workflow().run(|| {
+        let (number, process) = later(&Data::new(1));
+        Ok::<_, Failure>((*number.get()?, *process.get()?))
+    })?;
+    assert!(number == 2 && process != std::process::id());
+    Ok(())
+}
+
 fn isolated_call_without_server_fails() -> Result<(), Error> {
     let output = Command::new(env::current_exe()?).env(DOES_NOT_SERVE, "1").output()?;
     let printed = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -269,7 +284,7 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     serve_isolated(table());
-    let tests: [(&str, Test); 8] = [
+    let tests: [(&str, Test); 9] = [
         ("isolated_call_round_trips_values_and_files", isolated_call_round_trips_values_and_files),
         ("isolated_task_runs_nested_calls_in_its_process", isolated_task_runs_nested_calls_in_its_process),
         (
@@ -280,6 +295,7 @@ fn main() -> ExitCode {
         ("isolated_task_unknown_to_its_process_fails", isolated_task_unknown_to_its_process_fails),
         ("isolated_crash_fails_only_its_call", isolated_crash_fails_only_its_call),
         ("isolated_crash_leaves_nodes_running", isolated_crash_leaves_nodes_running),
+        ("isolated_async_task_runs_in_its_process", isolated_async_task_runs_in_its_process),
         ("isolated_call_without_server_fails", isolated_call_without_server_fails),
     ];
     let wanted = env::args().skip(1).find(|argument| !argument.starts_with('-')).unwrap_or_default();

@@ -97,13 +97,21 @@ fn unsuitable_function_error_gives_reason() {
     for (function, expected) in [
         ("fn generic<T>(of: &T) {}", "write a task for each type, which may call a generic function"),
         ("fn generic(of: impl Send) {}", "a task cannot be generic, since other nodes find it by its name"),
-        ("async fn waits() {}", "a task is a plain function: it runs on a thread of its own"),
+        ("async fn waits() -> Data<u8> { Data::new(1) }", "return the data, or leave `async` out"),
         ("unsafe fn risks() {}", "a task cannot be unsafe: other nodes call it"),
         ("fn borrows(of: &u8) -> &u8 { of }", "a task returns what it has made, not a reference"),
         ("fn lives<'a>(of: &'a u8) {}", "leave the lifetime out"),
     ] {
         refused(&format!("#[task]\n{function}\n"), &[expected]);
     }
+    refused(
+        "#[task(cores = 2)]\nasync fn waits() {}\n",
+        &["an `async` task occupies no worker: leave `cores` out, or `async` if it computes"],
+    );
+    refused(
+        "#[task]\nasync fn waits() { let not_send = std::rc::Rc::new(1); std::future::ready(()).await; drop(not_send); }\n",
+        &["future cannot be sent between threads safely", "`Rc<i32>` which is not `Send`"],
+    );
     refused("#[task]\nstruct Data2;\n", &["a task is a function, or an `impl` whose methods are tasks"]);
 }
 

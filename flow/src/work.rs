@@ -10,7 +10,7 @@ use std::{
 };
 
 use dataflow_framework::{
-    __private::{Calling, Failed, Invocation},
+    __private::{Body, Calling, Failed, Invocation},
     Data, Failure, FailureKind, File, Program, Run, TaskDef,
 };
 use serde::{Deserialize, Serialize};
@@ -130,7 +130,7 @@ fn task(Kind { name, options, .. }: &Kind) -> &'static TaskDef {
         signature: "(Order, &[&File]) -> (Record, File...)",
         code: "",
         options: *options,
-        run: call,
+        run: Body::Thread(call),
         default_outputs: None,
     }));
     known.push(task);

@@ -16,7 +16,7 @@ pub(crate) fn task(function: &ItemFn, signature: &Signature, options: &Options, 
     let documented =
         documented.iter().filter(|attribute| attribute.path().is_ident("doc")).collect::<Vec<_>>();
     let now = now(function);
-    let run = run(signature);
+    let (run, body) = run(signature);
     let (default_outputs, has_default_outputs) = default_outputs(signature, options);
     let parameters: Vec<_> = signature.parameters.iter().map(parameter).collect();
     let names: Vec<_> = signature.parameters.iter().map(|parameter| &parameter.name).collect();
@@ -41,7 +41,7 @@ pub(crate) fn task(function: &ItemFn, signature: &Signature, options: &Options, 
                 signature: #types,
                 code: #code,
                 options: #options,
-                run: Self::run,
+                run: #body,
                 default_outputs: #has_default_outputs,
             };
 
@@ -49,11 +49,7 @@ pub(crate) fn task(function: &ItemFn, signature: &Signature, options: &Options, 
 
             #default_outputs
 
-            fn run(
-                call: &mut ::dataflow_framework::__private::Invocation<'_>,
-            ) -> ::core::result::Result<(), ::dataflow_framework::__private::Failed> {
-                #run
-            }
+            #run
 
             /// Returns the options of a call, which are those of the task at first.
             #[allow(dead_code, reason = "a program may call it without options only")]
@@ -96,28 +92,30 @@ fn now(function: &ItemFn) -> TokenStream {
     }
 }
 
-/// Returns the body that runs a call: it takes the arguments, calls the function, and stores the outputs.
-fn run(signature: &Signature) -> TokenStream {
-    let takes = signature.parameters.iter().map(|Parameter { name, access, of }| match access {
-        Access::Read => quote!(let #name = call.read::<#of>()?;),
-        Access::ReadAll => quote! {
-            let #name = call.read_all::<#of>()?;
-            let #name: ::std::vec::Vec<&#of> = #name.iter().map(|one| &**one).collect();
-        },
-        Access::Update => quote!(let mut #name = call.update::<#of>()?;),
-        Access::Copy => quote!(let #name = call.copied::<#of>()?;),
+/// Returns the function that runs a call, and its kind: it takes the arguments, calls the function, and stores the outputs.
+fn run(Signature { parameters, returned, future }: &Signature) -> (TokenStream, TokenStream) {
+    // A parameter may be named `call` or `outputs`.
+    let takes = parameters.iter().map(|Parameter { name, access, of }| match access {
+        Access::Read => quote!(let #name = __call.read::<#of>()?;),
+        Access::ReadAll => quote!(let #name = __call.read_all::<#of>()?;),
+        Access::Update => quote!(let mut #name = __call.update::<#of>()?;),
+        Access::Copy => quote!(let #name = __call.copied::<#of>()?;),
     });
-    let arguments = signature.parameters.iter().map(|Parameter { name, access, .. }| match access {
+    let lists = parameters.iter().filter(|parameter| parameter.access == Access::ReadAll);
+    let lists = lists.map(|Parameter { name, of, .. }| {
+        quote!(let #name: ::std::vec::Vec<&#of> = #name.iter().map(|one| &**one).collect();)
+    });
+    let arguments = parameters.iter().map(|Parameter { name, access, .. }| match access {
         Access::Read | Access::ReadAll => quote!(&#name),
         Access::Update => quote!(&mut #name),
         Access::Copy => quote!(#name),
     });
-    let updated = signature.parameters.iter().filter(|parameter| parameter.access == Access::Update);
-    let updated = updated.map(|Parameter { name, .. }| quote!(call.put(#name);));
-    let Returned { results, is_tuple, may_fail } = &signature.returned;
+    let updated = parameters.iter().filter(|parameter| parameter.access == Access::Update);
+    let updated = updated.map(|Parameter { name, .. }| quote!(__outputs.put(#name);));
+    let Returned { results, is_tuple, may_fail } = returned;
     let names: Vec<_> = (0..results.len()).map(|number| format_ident!("result_{number}")).collect();
     let puts = results.iter().zip(&names).map(|(made, name)| {
-        if made.is_handed_on { quote!(#name.hand_on(call)?;) } else { quote!(call.put(#name);) }
+        if made.is_handed_on { quote!(#name.hand_on(__outputs)?;) } else { quote!(__outputs.put(#name);) }
     });
     let pattern = match &names[..] {
         [] => quote!(()),
@@ -126,19 +124,46 @@ fn run(signature: &Signature) -> TokenStream {
     };
     let checked =
         if *may_fail { quote!(.map_err(::dataflow_framework::__private::Failed::of)?) } else { quote!() };
-    quote! {
-        #(#takes)*
-        let #pattern = Self::now(#(#arguments),*)#checked;
+    let awaited = future.map(|_| quote!(.await));
+    let body = quote! {
+        #(#lists)*
+        let #pattern = Self::now(#(#arguments),*)#awaited #checked;
         #(#updated)*
         #(#puts)*
-        ::core::result::Result::Ok(())
-    }
+    };
+    let private = quote!(::dataflow_framework::__private);
+    let (kind, result, body) = if future.is_some() {
+        let body = quote! {
+            ::core::result::Result::Ok(::std::boxed::Box::pin(async move {
+                let mut __outputs = #private::Outputs::default();
+                #body
+                ::core::result::Result::Ok(__outputs)
+            }))
+        };
+        (quote!(Future), quote!(#private::CallFuture), body)
+    } else {
+        let body = quote! {
+            let __outputs = __call;
+            #body
+            ::core::result::Result::Ok(())
+        };
+        (quote!(Thread), quote!(()), body)
+    };
+    let function = quote! {
+        fn run(
+            __call: &mut #private::Invocation<'_>,
+        ) -> ::core::result::Result<#result, #private::Failed> {
+            #(#takes)*
+            #body
+        }
+    };
+    (function, quote!(#private::Body::#kind(Self::run)))
 }
 
 /// Returns the function that writes the default outputs of a call with an ignored failure, and its name; nothing if
 /// failures are not ignored.
 fn default_outputs(
-    Signature { parameters, returned }: &Signature,
+    Signature { parameters, returned, .. }: &Signature,
     options: &Options,
 ) -> (TokenStream, TokenStream) {
     if !options.ignores() {
@@ -213,7 +238,7 @@ fn made(Returned { results, is_tuple, .. }: &Returned) -> TokenStream {
 }
 
 /// Returns the types as a text, by which nodes detect that their programs differ.
-fn described(Signature { parameters, returned }: &Signature) -> String {
+fn described(Signature { parameters, returned, .. }: &Signature) -> String {
     let parameters = parameters.iter().map(|Parameter { access, of, .. }| {
         let (before, after) = match access {
             Access::Read => ("&", ""),

@@ -118,10 +118,11 @@ impl Method {
         let documented = method.attrs.iter().filter(|attribute| attribute.path().is_ident("doc"));
         let documented: Vec<_> = documented.collect();
         let visible = method.vis.clone();
+        let awaited = signature.asyncness.map(|_| quote!(.await));
         // In a separate function `Self` would have another meaning.
         let signature = without_self(signature.to_token_stream(), of);
         let function: ItemFn =
-            parse2(quote!(#(#documented)* #visible #signature { <#of>::#name(#(#arguments),*) }))?;
+            parse2(quote!(#(#documented)* #visible #signature { <#of>::#name(#(#arguments),*) #awaited }))?;
         let read = Signature::read(&function)?;
         options.check(&read)?;
         let (mut declared, mut implemented) = (None, None);
@@ -215,7 +216,8 @@ mod tests {
     fn marked_methods_become_tasks_and_methods_of_handles() {
         let made = made(
             "impl TwoBodies { #[task(retry = 2)] pub fn add(&mut self, other: &Self) {} \
-             #[task] fn new(seed: u64) -> Self { todo!() } fn helper(&self) {} }",
+             #[task] fn new(seed: u64) -> Self { todo!() } fn helper(&self) {} \
+             #[task] async fn ask(&self) -> u8 { 0 } }",
         )
         .expect("they are tasks");
         for expected in [
@@ -225,6 +227,7 @@ mod tests {
             "struct two_bodies_add",
             "struct two_bodies_new",
             "retry : 2",
+            "async fn now (this : & TwoBodies) -> u8 { < TwoBodies > :: ask (this) . await }",
             "fn helper (& self)",
         ] {
             assert!(made.contains(expected), "{expected}: {made}");

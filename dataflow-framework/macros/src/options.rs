@@ -70,8 +70,14 @@ impl Options {
 
     /// Refuses options that contradict the types of the function.
     pub(crate) fn check(&self, signature: &Signature) -> Result<()> {
-        let cached = self.given.iter().find(|(name, _)| name == CACHED);
-        match cached {
+        let find = |option: &str| self.given.iter().find(|(name, _)| name == option);
+        if let Some((name, _)) = find("cores").filter(|_| signature.future.is_some()) {
+            return Err(Error::new(
+                name.span(),
+                "an `async` task occupies no worker: leave `cores` out, or `async` if it computes",
+            ));
+        }
+        match find(CACHED) {
             Some((name, _)) if signature.returned.results.iter().any(|made| made.is_handed_on) => {
                 Err(Error::new(
                     name.span(),

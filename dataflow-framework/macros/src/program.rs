@@ -115,7 +115,9 @@ pub(crate) fn program(Tasks(tasks): &Tasks, mut function: ItemFn) -> Result<Toke
 
 fn check(signature: &Signature) -> Result<()> {
     let error = if let Some(word) = &signature.asyncness {
-        Error::new(word.span(), "a program is a plain function: it waits for data by `get`")
+        let reason = "a program is a plain function, which waits for data by `get`: leave `async` out, and await in tasks \
+                      (`#[task] async fn`)";
+        Error::new(word.span(), reason)
     } else if let Some(word) = &signature.unsafety {
         Error::new(word.span(), "a program is a safe function")
     } else if signature.ident == "main" {
@@ -313,7 +315,7 @@ mod tests {
         for (tasks, function, expected) in [
             ("retry = 3", "fn sum() {}", "list the tasks of the program by name"),
             ("", "fn sum<T>(of: T) {}", "cannot be generic"),
-            ("", "async fn sum() {}", "plain function"),
+            ("", "async fn sum() {}", "leave `async` out, and await in tasks"),
             ("", "fn sum(&self) {}", "free function"),
             ("", "fn sum((a, b): (u8, u8)) {}", "needs a name"),
             ("", "fn sum(of: &str) {}", "take `String` for `&str`"),

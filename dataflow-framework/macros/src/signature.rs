@@ -1,8 +1,8 @@
 //! The inputs and outputs of a task, according to the types of its function.
 
 use syn::{
-    Error, FnArg, GenericArgument, GenericParam, Ident, ItemFn, Pat, PathArguments, Result, ReturnType, Type,
-    TypePath, parse_quote, spanned::Spanned as _,
+    Error, FnArg, GenericArgument, GenericParam, Ident, ItemFn, Pat, PathArguments, Result, ReturnType, Token,
+    Type, TypePath, parse_quote, spanned::Spanned as _,
 };
 
 const LIFETIME: &str = "what a task reads lives as long as its call: leave the lifetime out";
@@ -11,6 +11,8 @@ const LIFETIME: &str = "what a task reads lives as long as its call: leave the l
 pub(crate) struct Signature {
     pub(crate) parameters: Vec<Parameter>,
     pub(crate) returned: Returned,
+    /// The word `async`, if the body is a future.
+    pub(crate) future: Option<Token![async]>,
 }
 
 pub(crate) struct Parameter {
@@ -53,12 +55,6 @@ pub(crate) struct Made {
 impl Signature {
     pub(crate) fn read(function: &ItemFn) -> Result<Self> {
         let signature = &function.sig;
-        if let Some(word) = &signature.asyncness {
-            return Err(Error::new(
-                word.span(),
-                "a task is a plain function: it runs on a thread of its own",
-            ));
-        }
         if let Some(word) = &signature.unsafety {
             return Err(Error::new(word.span(), "a task cannot be unsafe: other nodes call it"));
         }
@@ -78,7 +74,14 @@ impl Signature {
         }
         let parameters = signature.inputs.iter().map(Parameter::read).collect::<Result<_>>()?;
         let returned = Returned::read(&signature.output)?;
-        Ok(Self { parameters, returned })
+        if let Some(word) = signature.asyncness.filter(|_| returned.results.iter().any(|made| made.is_handed_on)) {
+            return Err(Error::new(
+                word.span(),
+                "an `async` task makes no calls, so it has no handle to return: return the data, or leave `async` out and \
+                 call an `async` task for the part that waits",
+            ));
+        }
+        Ok(Self { parameters, returned, future: signature.asyncness })
     }
 }
 
@@ -265,7 +268,8 @@ mod tests {
     #[test]
     fn invalid_task_functions_are_refused_with_reason() {
         for (text, expected) in [
-            ("async fn task() {}", "plain function"),
+            ("async fn task() -> Data<u8> {}", "return the data, or leave `async` out"),
+            ("async fn task() -> Result<(u8, Data<u8>), E> {}", "an `async` task makes no calls"),
             ("unsafe fn task() {}", "cannot be unsafe"),
             ("fn task<T>(of: &T) {}", "cannot be generic"),
             ("fn task(of: impl Send) {}", "cannot be generic"),

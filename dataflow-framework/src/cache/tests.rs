@@ -19,6 +19,7 @@ use super::{
 use crate::{
     Data, Failure, FailureKind, File, TaskDef, Workflow, WorkflowError, failure::Failed,
     invocation::Invocation, program::Calling, task, tasks, value::Value,
+    task::Body,
 };
 
 type Outcome = Result<(), Box<dyn Error + Send + Sync>>;
@@ -183,7 +184,7 @@ fn second_run_executes_no_cached_call() -> Result<(), WorkflowError> {
 /// The task `middle` after edits of its code: its first output stays the same, that of the second edit does not.
 const EDITED: [TaskDef; 2] = [
     TaskDef { code: "edited", ..middle::TASK },
-    TaskDef { code: "edited again", run: other, ..middle::TASK },
+    TaskDef { code: "edited again", run: Body::Thread(other), ..middle::TASK },
 ];
 
 fn other(call: &mut Invocation<'_>) -> Result<(), Failed> {

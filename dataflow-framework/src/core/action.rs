@@ -75,6 +75,11 @@ impl Assignment {
     pub(crate) fn task(&self) -> &'static TaskDef {
         self.work.task().expect("a value is passed to its task when it is here")
     }
+
+    /// Returns whether it runs as a future, which occupies no worker.
+    pub(crate) fn is_future(&self) -> bool {
+        self.task().is_future() && !self.manner.is_isolated
+    }
 }
 
 /// Whether a version can be read on the node of the program.

@@ -11,7 +11,7 @@ use crate::{options::Options, size::shown};
 /// The requirements of a call on its member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Demand {
-    /// The number of workers.
+    /// The number of workers; 0 for a future.
     pub(crate) cores: u32,
     /// The memory, in bytes.
     pub(crate) memory: u64,
@@ -78,12 +78,17 @@ impl Demand {
 
     pub(crate) fn of(options: &Options) -> Self {
         let Options { cores, memory, needs, limits, .. } = *options;
-        Self { cores: cores.max(1), memory, needs, limits, ..Self::NONE }
+        Self { cores, memory, needs, limits, ..Self::NONE }
     }
 
     /// Returns whether its calls are never assigned ahead: they start as soon as they are assigned.
     pub(super) fn is_immediate(self) -> bool {
-        self.cores > 1 || !self.limits.is_empty()
+        self.cores > 1 || (!self.limits.is_empty() && !self.is_of_future())
+    }
+
+    /// Returns whether its calls are futures, which occupy no worker.
+    pub(super) fn is_of_future(self) -> bool {
+        self.cores == 0
     }
 }
 

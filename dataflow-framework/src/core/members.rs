@@ -10,7 +10,11 @@
 //! member that always receives other calls would never have enough free workers or memory, so one is *reserved* for the
 //! demand: the one with the fewest used workers. Until the call is assigned, it receives no other calls, or no
 //! others that demand memory if only memory is missing.
+//!
+//! A call that is a future takes no worker, and starts as soon as it is assigned. So it is assigned to the member with the
+//! least work, or with its data, as long as that has fewer than [`FUTURES_MAX`] of them.
 
+mod claims;
 mod leaving;
 mod limits;
 
@@ -36,6 +40,9 @@ const AHEAD_MIN: u64 = 1;
 
 /// The maximum number of calls that are assigned to a member beyond one for each worker.
 const AHEAD_MAX: u64 = 1_024;
+
+/// The maximum number of futures that a member runs at a time.
+pub(crate) const FUTURES_MAX: u64 = 1_024;
 
 /// The duration of work that is assigned to a worker beyond its running call, so that it need not wait for the
 /// next one.
@@ -96,6 +103,10 @@ struct Load {
     workers: u64,
     capacity: Capacity,
     assigned: u64,
+    /// The number of assigned calls that are futures; they are not in `assigned`.
+    futures: u64,
+    /// Their total demand of memory, in bytes.
+    futures_memory: u64,
     /// The workers used by the assigned calls.
     cores: u64,
     /// The numbers of assigned calls by their demands of memory, in bytes.
@@ -320,12 +331,15 @@ impl Members {
     pub(super) fn choose(&self, class: &Class, bytes: u64, with: &[(Member, u64)], least: Member) -> Member {
         let accepts = |load: &Load| load.accepts(class.demand);
         let all = self.holders(class, with, accepts).map(|(member, _)| member).chain([least]);
-        all.min_by_key(|member| self.begin_ns(*member, bytes, with)).unwrap_or(least)
+        all.min_by_key(|member| self.begin_ns(class.demand, *member, bytes, with)).unwrap_or(least)
     }
 
     /// Returns the member for a short call: the one with most of its inputs, even if it accepts no other calls.
     pub(super) fn choose_for_short(&self, class: &Class, with: &[(Member, u64)], least: Member) -> Member {
         let takes = |load: &Load| {
+            if class.demand.is_of_future() {
+                return load.accepts(class.demand);
+            }
             let is_full = load.wide > 0 || load.assigned >= load.workers + AHEAD_MAX;
             class.demand.cores == 1
                 && class.demand.limits.is_empty()
@@ -348,11 +362,13 @@ impl Members {
     }
 
     /// Returns the expected time until a call could start on a member.
-    fn begin_ns(&self, member: Member, bytes: u64, with: &[(Member, u64)]) -> u64 {
+    fn begin_ns(&self, demand: Demand, member: Member, bytes: u64, with: &[(Member, u64)]) -> u64 {
         let held = with.iter().find(|(other, _)| *other == member).map_or(0, |(_, held)| *held);
         let missing = bytes.saturating_sub(held);
         let transfer_ns = if missing > 0 { LATENCY_NS + missing * 1_000 / BYTES_BY_US } else { 0 };
-        self.known[&member].queue_ns() + transfer_ns
+        let load = &self.known[&member];
+        let queue_ns = if demand.is_of_future() { load.futures * 10 } else { load.queue_ns() };
+        queue_ns + transfer_ns
     }
 
     /// Keeps the member with the fewest busy workers free for a call that has no place, of the members that can run
@@ -393,6 +409,9 @@ impl Load {
 
     /// Returns whether the member accepts another call with this demand.
     fn accepts(&self, demand: Demand) -> bool {
+        if demand.is_of_future() {
+            return self.futures < FUTURES_MAX && self.is_suitable(demand);
+        }
         // A call that takes several workers must not share them with calls assigned then.
         if demand.is_immediate() || self.wide > 0 || self.is_kept_free() {
             self.has_free_workers(demand)
@@ -413,54 +432,14 @@ impl Load {
 
     /// Returns whether the member can run a call with this demand as soon as it has a worker.
     fn is_suitable(&self, demand: Demand) -> bool {
-        let is_kept_for = |other: Demand| other != demand && (other.is_immediate() || demand.memory > 0);
+        let takes_place = !demand.is_of_future();
+        let is_kept_for =
+            |other: Demand| other != demand && (other.is_immediate() && takes_place || demand.memory > 0);
         !self.is_closed()
             && self.workers > 0
             && !self.reserved.is_some_and(is_kept_for)
             && (demand == Demand::NONE
-                || (self.capacity.can_take(demand) && self.has_memory_for(demand.memory)))
-    }
-
-    /// Returns whether its memory suffices for another call next to those that may run with it.
-    fn has_memory_for(&self, bytes: u64) -> bool {
-        let mut others = self.workers.saturating_sub(1);
-        let largest = self.memory.iter().rev().map(|(bytes, calls)| {
-            let running = others.min(*calls);
-            others -= running;
-            bytes * running
-        });
-        bytes == 0 || self.capacity.has_memory(bytes + largest.sum::<u64>())
-    }
-
-    fn occupy(&mut self, Claim { demand, task }: Claim) {
-        self.assigned += 1;
-        self.cores += u64::from(demand.cores);
-        if demand.memory > 0 {
-            *self.memory.entry(demand.memory).or_default() += 1;
-        }
-        self.wide += u64::from(demand.cores > 1);
-        match self.tasks.iter_mut().find(|(known, _)| *known == task) {
-            Some((_, calls)) => *calls += 1,
-            None => self.tasks.push((task, 1)),
-        }
-    }
-
-    fn release(&mut self, Claim { demand, task }: Claim) {
-        self.assigned -= 1;
-        self.cores -= u64::from(demand.cores);
-        if let Some(calls) = self.memory.get_mut(&demand.memory) {
-            *calls -= 1;
-            if *calls == 0 {
-                self.memory.remove(&demand.memory);
-            }
-        }
-        self.wide -= u64::from(demand.cores > 1);
-        let index = self.tasks.iter().position(|(known, _)| *known == task).expect("it was assigned");
-        let (_, calls) = &mut self.tasks[index];
-        *calls -= 1;
-        if *calls == 0 {
-            self.tasks.swap_remove(index);
-        }
+                || (self.capacity.can_take(demand) && self.has_memory_for(demand)))
     }
 
     fn estimate(&mut self, durations: &Durations) {
@@ -488,11 +467,11 @@ impl Load {
     }
 
     /// Returns the expected wait in picoseconds: the calls that must complete first, at their mean duration, plus
-    /// 10 ns for each assigned call, divided by the number of workers.
+    /// 10 ns for each assigned call, also for a future, divided by the number of workers.
     fn queue_ps(&self) -> u64 {
         let mean_ns = self.expected_ns.checked_div(self.assigned).unwrap_or(0).max(1_000);
         // Each assigned call adds 10 ns, so that the first calls are distributed over all members.
         let waits_ps = self.before().saturating_mul(mean_ns).saturating_mul(1_000);
-        waits_ps.saturating_add(self.assigned * 10_000) / self.workers.max(1)
+        waits_ps.saturating_add((self.assigned + self.futures) * 10_000) / self.workers.max(1)
     }
 }

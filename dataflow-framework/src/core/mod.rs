@@ -78,7 +78,7 @@ pub(crate) use self::{
     },
     line::{Frame, HOLD_MS, Line},
     mark::Mark,
-    members::Member,
+    members::{FUTURES_MAX, Member},
     replay::{Divergence, Held},
     steps::{Answer, Step, TaskCall},
     version::Source,

@@ -21,7 +21,7 @@ use crate::{
     core::{Assignment, Manner, Mark, Work},
     failure::{Failed, Trouble},
     invocation::Put,
-    node::{CACHED_CALLS, run_here},
+    node::{CACHED_CALLS, Context, run_here},
     program::{CallsOfTasks, Flow},
     stream::{Broken, receive, receive_value, send, send_value},
     task::{TaskDef, Tasks},
@@ -117,10 +117,11 @@ fn run_request(tasks: &Tasks, request: Request, inputs: Vec<Value>) -> Result<Ve
         elsewhere: Vec::new(),
     };
     let deadline = left_ms.and_then(|ms| Instant::now().checked_add(Duration::from_millis(ms)));
+    let context = Context { deadline, once_token };
     // This process has no coordinator, so the calls that the task makes run here immediately.
     let flow = Flow::sequential();
     let _entered = flow.enter();
-    let written = run_here(&assignment, inputs, deadline, &CallsOfTasks)?;
+    let written = run_here(&assignment, inputs, &context, &CallsOfTasks)?;
     flow.wait_for_all().map_err(|failure| Failed::of(failure.to_string()))?;
     if is_cached && flow.has_steps() {
         return Err(Failed::of_runtime(CACHED_CALLS));

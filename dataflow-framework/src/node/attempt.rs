@@ -4,13 +4,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use tokio::time::Instant;
 
-use super::{deadline, nesting::Nesting, once};
+use super::{context::Context, deadline, futures, nesting::Nesting};
 use crate::{
     core::{Assignment, Failing},
     failure::Failed,
-    file::trouble,
     invocation::{Invocation, Put},
     isolated,
+    task::{Body, RunTask},
     value::Value,
 };
 
@@ -21,20 +21,48 @@ pub(super) enum Written {
     Defaults(Vec<Put>, String),
 }
 
+const FAILED_BEFORE: &str = "it has failed before";
+
 type Result<T> = std::result::Result<T, Failed>;
 
 /// Runs the task of a call on its inputs. It should complete before the deadline.
 pub(super) fn run(
     assignment: &Assignment,
     inputs: Vec<Value>,
-    deadline: Option<Instant>,
+    context: &Context,
     nesting: &dyn Nesting,
 ) -> Result<Written> {
     if assignment.manner.failing == Failing::HasFailed {
-        return default_outputs(assignment, inputs, Failed::of("it has failed before"), nesting);
+        return default_outputs(assignment, inputs, Failed::of(FAILED_BEFORE), nesting);
     }
     let kept = if ignores(assignment) { inputs.clone() } else { Vec::new() };
-    match by_task(assignment, inputs, deadline, nesting) {
+    match by_task(assignment, inputs, context, nesting) {
+        Ok(written) => Ok(Written::ByTask(written)),
+        Err(failed) => default_outputs(assignment, kept, failed, nesting),
+    }
+}
+
+/// Runs the `async` task of a call on its inputs, until the deadline.
+pub(super) async fn run_future(
+    assignment: &Assignment,
+    inputs: Vec<Value>,
+    context: &Context,
+    nesting: &dyn Nesting,
+) -> Result<Written> {
+    if assignment.manner.failing == Failing::HasFailed {
+        return default_outputs(assignment, inputs, Failed::of(FAILED_BEFORE), nesting);
+    }
+    let kept = if ignores(assignment) { inputs.clone() } else { Vec::new() };
+    let run = async {
+        if !assignment.manner.is_checked {
+            return futures::run_once(assignment, inputs, context).await;
+        }
+        let before = fingerprints(&inputs);
+        let first = futures::run_once(assignment, inputs.clone(), context).await?;
+        let second = futures::run_once(assignment, inputs.clone(), context).await.map_err(in_second_run)?;
+        compared(before, &inputs, first, &second)
+    };
+    match run.await {
         Ok(written) => Ok(Written::ByTask(written)),
         Err(failed) => default_outputs(assignment, kept, failed, nesting),
     }
@@ -55,7 +83,7 @@ pub(super) fn default_outputs(
         Some(default_outputs) => {
             // The calls made by the failed task no longer matter.
             nesting.restart();
-            Ok(Written::Defaults(run_once(assignment, inputs, default_outputs, nesting)?, failed.reason))
+            Ok(Written::Defaults(run_on_thread(assignment, inputs, default_outputs, nesting)?, failed.reason))
         }
         None => Err(failed),
     }
@@ -64,11 +92,11 @@ pub(super) fn default_outputs(
 fn by_task(
     assignment: &Assignment,
     inputs: Vec<Value>,
-    deadline: Option<Instant>,
+    context: &Context,
     nesting: &dyn Nesting,
 ) -> Result<Vec<Put>> {
-    let written = run_here_or_isolated(assignment, inputs, deadline, nesting);
-    match (deadline, assignment.manner.timeout) {
+    let written = run_here_or_isolated(assignment, inputs, context, nesting);
+    match (context.deadline, assignment.manner.timeout) {
         (Some(deadline), Some(timeout)) if Instant::now() > deadline => Err(deadline::exceeded(timeout)),
         _ => written,
     }
@@ -77,7 +105,7 @@ fn by_task(
 fn run_here_or_isolated(
     assignment: &Assignment,
     inputs: Vec<Value>,
-    deadline: Option<Instant>,
+    context: &Context,
     nesting: &dyn Nesting,
 ) -> Result<Vec<Put>> {
     if assignment.manner.is_isolated && !isolated::is_child() {
@@ -86,36 +114,35 @@ fn run_here_or_isolated(
             Ok(written.into_iter().map(Put::Value).collect())
         };
         let is_checked = assignment.manner.is_checked;
-        return deadline::during(deadline, || {
-            if is_checked { twice(&inputs, run, nesting) } else { run(inputs) }
-        });
+        let (written, _) =
+            context.during(|| if is_checked { twice(&inputs, run, nesting) } else { run(inputs) });
+        return written;
     }
-    run_here(assignment, inputs, deadline, nesting)
+    run_here(assignment, inputs, context, nesting)
 }
 
 /// Runs the task of a call in this process.
 pub(crate) fn run_here(
     assignment: &Assignment,
     inputs: Vec<Value>,
-    deadline: Option<Instant>,
+    context: &Context,
     nesting: &dyn Nesting,
 ) -> Result<Vec<Put>> {
-    let run = |inputs| run_once(assignment, inputs, assignment.task().run, nesting);
-    let (written, in_trouble) = trouble::during(|| {
-        deadline::during(deadline, || {
-            once::during(assignment.manner.once_token, || {
-                if assignment.manner.is_checked { twice(&inputs, run, nesting) } else { run(inputs) }
-            })
-        })
-    });
+    let run = |inputs| match assignment.task().run {
+        Body::Thread(run) => run_on_thread(assignment, inputs, run, nesting),
+        Body::Future(_) => futures::wait_for(futures::run_once(assignment, inputs, context)),
+    };
+    let is_checked = assignment.manner.is_checked;
+    let (written, in_trouble) =
+        context.during(|| if is_checked { twice(&inputs, run, nesting) } else { run(inputs) });
     // If the task could not read or write a file, it may succeed on another node.
     written.map_err(|failed| if in_trouble { failed.in_trouble() } else { failed })
 }
 
-fn run_once(
+fn run_on_thread(
     assignment: &Assignment,
     inputs: Vec<Value>,
-    run: fn(&mut Invocation<'_>) -> Result<()>,
+    run: RunTask,
     nesting: &dyn Nesting,
 ) -> Result<Vec<Put>> {
     let put = |value| nesting.put(value);
@@ -136,13 +163,29 @@ fn twice(
     run: impl Fn(Vec<Value>) -> Result<Vec<Put>>,
     nesting: &dyn Nesting,
 ) -> Result<Vec<Put>> {
-    let before: Vec<_> = inputs.iter().map(Value::fingerprint_now).collect();
+    let before = fingerprints(inputs);
     let first = run(inputs.to_vec())?;
     nesting.restart();
-    let second = run(inputs.to_vec()).map_err(|Failed { reason, kind, .. }| {
-        Failed::of_kind(kind, format!("it was run twice, and the second run failed: {reason}"))
-    })?;
-    let after = inputs.iter().map(Value::fingerprint_now);
+    let second = run(inputs.to_vec()).map_err(in_second_run)?;
+    compared(before, inputs, first, &second)
+}
+
+fn fingerprints(inputs: &[Value]) -> Vec<(u64, u128)> {
+    inputs.iter().map(Value::fingerprint_now).collect()
+}
+
+fn in_second_run(Failed { reason, kind, .. }: Failed) -> Failed {
+    Failed::of_kind(kind, format!("it was run twice, and the second run failed: {reason}"))
+}
+
+/// Compares the outputs of two runs, and the inputs with those `before`. Returns the output.
+fn compared(
+    before: Vec<(u64, u128)>,
+    inputs: &[Value],
+    first: Vec<Put>,
+    second: &[Put],
+) -> Result<Vec<Put>> {
+    let after = fingerprints(inputs).into_iter();
     if let Some(changed) = before.into_iter().zip(after).position(|(before, after)| before != after) {
         let number = changed + 1;
         return Err(Failed::of(format!(
@@ -156,7 +199,7 @@ fn twice(
         (Put::HandedOn(first), Put::HandedOn(second)) => first != second,
         _ => true,
     };
-    match first.iter().zip(&second).position(differs) {
+    match first.iter().zip(second).position(differs) {
         Some(differs) => Err(Failed::of(format!(
             "it was run twice on the same data, and output {} of {all} differs. A task has \
              to be a function of its inputs; the usual causes are clocks, random numbers, and the iteration order of \

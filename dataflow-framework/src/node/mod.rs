@@ -4,11 +4,13 @@ mod answers;
 mod assignments;
 mod attempt;
 mod brought;
+mod context;
 mod deadline;
 mod executor;
 mod fetches;
 #[cfg(test)]
 mod fetches_tests;
+mod futures;
 mod ledger;
 #[cfg(test)]
 mod ledger_tests;
@@ -34,6 +36,7 @@ pub(crate) use self::room::set_store;
 pub(crate) use self::{
     answers::Answer,
     attempt::run_here,
+    context::Context,
     deadline::exceeded,
     executor::{Executor, Inventory, Network},
     fetches::Missing,

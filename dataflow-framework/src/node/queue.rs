@@ -15,6 +15,7 @@ use tokio::time::Instant;
 use super::{
     deadline::{Deadline, Deadlines},
     executor::Executor,
+    futures::Futures,
     seat::Seat,
 };
 use crate::{
@@ -77,6 +78,7 @@ pub(super) struct State {
     is_over: bool,
     /// The number of calls that have completed or failed.
     ended: u64,
+    pub(super) futures: Futures,
 }
 
 /// The number of computing threads, and their total time.
@@ -108,6 +110,13 @@ impl Busy {
         let passed = self.since.map_or(0, |since| now.saturating_duration_since(since).as_nanos());
         self.ns.saturating_add(u64::try_from(passed * self.threads as u128).unwrap_or(u64::MAX))
     }
+}
+
+/// Removes the calls that `are_meant`, and returns them in order.
+fn remove(from: &mut VecDeque<Waiting>, are_meant: impl Fn(&Waiting) -> bool) -> VecDeque<Waiting> {
+    let (removed, others) = from.drain(..).partition(are_meant);
+    *from = others;
+    removed
 }
 
 /// Runs a call on a new thread, and waits for it.
@@ -183,18 +192,22 @@ impl Queue {
 
     pub(crate) fn load(&self) -> Load {
         let state = self.lock();
-        let State { waiting, busy, ended, .. } = &*state;
+        let State { waiting, busy, ended, futures, .. } = &*state;
         Load {
             busy: busy.threads,
-            queued: waiting.len(),
+            queued: waiting.len() + futures.waiting.len(),
             ended: *ended,
             busy_ns: busy.ns_until(Instant::now()),
         }
     }
 
-    pub(crate) fn push(&self, executor: Arc<Executor>, epoch: u64, assignment: Assignment) {
+    pub(crate) fn push(self: &Arc<Self>, executor: Arc<Executor>, epoch: u64, assignment: Assignment) {
         let mut state = self.lock();
         let waiting = Waiting { executor, epoch, assignment };
+        // Without workers the program runs its calls itself.
+        if waiting.assignment.is_future() && state.workers > 0 {
+            return self.push_future(&mut state, waiting);
+        }
         // Nested calls go first: running tasks wait for them.
         if waiting.assignment.call < NESTED_BIT {
             state.waiting.push_back(waiting);
@@ -339,20 +352,20 @@ impl Queue {
     /// Removes the calls of an executor, and returns them.
     pub(crate) fn take_back(&self, executor: &Executor) -> Vec<Assignment> {
         let mut state = self.lock();
-        let (its, others) = state
-            .waiting
-            .drain(..)
-            .partition(|waiting| std::ptr::eq(Arc::as_ptr(&waiting.executor), executor));
-        state.waiting = others;
+        let is_its = |waiting: &Waiting| std::ptr::eq(Arc::as_ptr(&waiting.executor), executor);
+        let State { waiting, futures, .. } = &mut *state;
+        let waiting = remove(waiting, is_its).into_iter().chain(remove(&mut futures.waiting, is_its));
+        let its = waiting.map(|waiting| waiting.assignment).collect();
         self.report(&state);
-        drop(state);
-        let its: VecDeque<Waiting> = its;
-        its.into_iter().map(|waiting| waiting.assignment).collect()
+        its
     }
 
     /// Stops the threads, each after its current call.
     pub(crate) fn end(&self) {
-        self.lock().is_over = true;
+        let mut state = self.lock();
+        state.is_over = true;
+        state.futures.end();
+        drop(state);
         self.changed.notify_all();
     }
 

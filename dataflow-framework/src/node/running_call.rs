@@ -7,8 +7,10 @@ use tokio::time::Instant;
 use super::{
     assignments::Begins,
     attempt::{self, Written},
+    context::Context,
     deadline::{self, Deadline},
     executor::Executor,
+    futures::blocking,
     ledger::Use,
     messages::News,
     nesting::Running,
@@ -22,6 +24,7 @@ use crate::{
     failure::Failed,
     ids::Execution,
     invocation::Put,
+    platform::Platform,
     value::Value,
 };
 
@@ -45,22 +48,39 @@ pub(crate) struct RunningCall {
 
 impl RunningCall {
     /// Runs it to its end, and reports the outcome.
-    pub(crate) fn run(self) -> Continues {
-        let is_found = matches!(self.found, Found::Outputs(_));
-        let Self { executor, epoch, assignment, inputs, uses, found, deadline, mut watch, since, lap } = self;
-        let Assignment { call, mark, .. } = assignment;
-        let mut missing = None;
-        let (nest, written) = match found {
-            Found::Outputs(outputs) => {
-                drop(inputs);
-                (None, Ok(Written::ByTask(outputs.into_iter().map(Put::Value).collect())))
-            }
-            Found::Missing(key) => {
-                missing = Some(key);
-                executor.run_task(epoch, &assignment, inputs, deadline)
-            }
-            Found::Unknown => executor.run_task(epoch, &assignment, inputs, deadline),
+    pub(crate) fn run(mut self) -> Continues {
+        let (inputs, context) = (std::mem::take(&mut self.inputs), self.context());
+        let (nest, written) = match self.take_found() {
+            Some(found) => (None, Ok(found)),
+            None => self.executor.run_task(self.epoch, &self.assignment, inputs, &context),
         };
+        self.end(nest, written)
+    }
+
+    /// Does the same as [`run`](Self::run) for an `async` task.
+    async fn run_as_future(mut self, platform: &Platform) {
+        let (inputs, context) = (std::mem::take(&mut self.inputs), self.context());
+        let written = match self.take_found() {
+            Some(found) => Ok(found),
+            None => attempt::run_future(&self.assignment, inputs, &context, self.executor.nesting).await,
+        };
+        blocking(platform, || self.end(None, written));
+    }
+
+    fn context(&self) -> Context {
+        Context { deadline: self.deadline, once_token: self.assignment.manner.once_token }
+    }
+
+    /// Returns the output, if it is from the cache.
+    fn take_found(&mut self) -> Option<Written> {
+        let Found::Outputs(outputs) = &mut self.found else { return None };
+        Some(Written::ByTask(std::mem::take(outputs).into_iter().map(Put::Value).collect()))
+    }
+
+    /// Reports the outcome.
+    fn end(self, nest: Option<Execution>, written: Result<Written, Failed>) -> Continues {
+        let Self { executor, epoch, assignment, inputs: _, uses, found, deadline: _, mut watch, since, lap } = self;
+        let Assignment { call, mark, .. } = assignment;
         executor.store.release(uses);
         let is_late = watch.take().is_some_and(|deadline| !deadline.meet());
         if is_late {
@@ -70,11 +90,11 @@ impl RunningCall {
             return Continues::Elsewhere;
         }
         let ns = u64::try_from(since.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        if let (Some(key), None, Ok(written)) = (missing, nest, &written) {
-            executor.keep_in_cache(key, written);
+        if let (Found::Missing(key), None, Ok(written)) = (&found, nest, &written) {
+            executor.keep_in_cache(*key, written);
         }
         let is_over = nest.is_some_and(|execution| !executor.waits.is_active(execution));
-        let ran_ns = if is_found { None } else { Some(ns) };
+        let ran_ns = if matches!(found, Found::Outputs(_)) { None } else { Some(ns) };
         let outcome = if is_over { None } else { Some(executor.outcome(&assignment, nest, written, ran_ns)) };
         let is_well = matches!(outcome, Some(Outcome::Written { .. }));
         // The inputs must be released before the next call is assigned.
@@ -109,6 +129,14 @@ impl RunningCall {
 impl Waiting {
     pub(super) fn run(self) -> Continues {
         self.begin().map_or(Continues::Here, RunningCall::run)
+    }
+
+    pub(super) async fn run_as_future(self, platform: &Platform) {
+        let Some(running) = blocking(platform, || self.begin()) else { return };
+        if let Platform::Simulated(simulated) = platform {
+            simulated.passing(running.task(), running.call()).await;
+        }
+        running.run_as_future(platform).await;
     }
 
     /// Starts it, if it can run.
@@ -152,6 +180,8 @@ impl Executor {
         // Before the deadline is set: a slow cache must not fail calls.
         let found = self.cache.get().map_or(Found::Unknown, |cache| cache.find(&assignment, &inputs));
         let (deadline, watch) = match assignment.manner.timeout {
+            // The future itself ends then.
+            Some(timeout) if assignment.is_future() => (Instant::now().checked_add(timeout), None),
             Some(timeout) => self.watch(epoch, &assignment, &inputs, timeout),
             None => (None, None),
         };
@@ -166,7 +196,7 @@ impl Executor {
         epoch: u64,
         assignment: &Assignment,
         inputs: Vec<Value>,
-        deadline: Option<Instant>,
+        context: &Context,
     ) -> (Option<Execution>, Result<Written, Failed>) {
         let Assignment { call, mark, tries, manner, .. } = *assignment;
         let executor = Arc::clone(self);
@@ -174,7 +204,7 @@ impl Executor {
         let (mut inputs, mut written) = (Some(inputs), None);
         let mut run = || {
             let inputs = inputs.take().expect("a task runs once");
-            written = Some(attempt::run(assignment, inputs, deadline, self.nesting));
+            written = Some(attempt::run(assignment, inputs, context, self.nesting));
         };
         let nest = self.nesting.within(running, &mut run);
         (nest, written.expect("the task has run"))

@@ -52,8 +52,11 @@ impl Calling {
     pub fn of(task: &'static TaskDef, options: Options) -> Self {
         let flow = Flow::current(task.name);
         let number = flow.number_of(task);
-        let options = flow.counting(task, options);
+        let mut options = flow.counting(task, options);
         let refused = refusal(task, number.is_some(), options);
+        if task.is_future() && !options.isolated {
+            options.cores = 0;
+        }
         let lacks =
             || flow.lacks(&options).map(|lack| format!("it needs {lack}; all nodes are in this process"));
         let refused = refused.or_else(lacks);

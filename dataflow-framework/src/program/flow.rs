@@ -119,7 +119,8 @@ impl Flow {
         let running = RUNNING.take().unwrap_or_else(|| {
             panic!(
                 "`{what}` is called on a thread that runs neither the program nor a task of a workflow: call it in the \
-                 program that `Workflow::run` runs; in tests, `Workflow::sequential` runs each call immediately"
+                 program that `Workflow::run` runs, or in a task that is not `async`; in tests, `Workflow::sequential` runs \
+                 each call immediately"
             )
         });
         let tasks = running.executor.tasks.clone();

@@ -17,7 +17,7 @@ use crate::{
     failure::{Failed, Failure, Reason},
     ids::{Argument, CallId, Execution, VersionId, number_of_get, number_within},
     options::{OnFailure, Options},
-    task::{TaskDef, Tasks},
+    task::{Body, TaskDef, Tasks},
 };
 
 /// A placeholder for a task that is not in the table of the program.
@@ -27,7 +27,7 @@ const UNKNOWN: TaskDef = TaskDef {
     signature: "",
     code: "",
     options: Options::DEFAULT,
-    run: |_| Err(Failed::of("it is not run")),
+    run: Body::Thread(|_| Err(Failed::of("it is not run"))),
     default_outputs: None,
 };
 

@@ -96,7 +96,7 @@ impl Members {
         if can_be_lost && !anybody_stays {
             return true;
         }
-        let has_work = |load: &Load| load.assigned > 0 || load.lent > 0;
+        let has_work = |load: &Load| load.assigned > 0 || load.futures > 0 || load.lent > 0;
         // If no other member remembers it, the program has to receive the outcome of the last call.
         let must_stay = member == Member::HERE && !anybody_stays && {
             let others_work = self.known.iter().any(|(other, load)| *other != Member::HERE && has_work(load));
