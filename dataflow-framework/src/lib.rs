@@ -89,8 +89,32 @@
 //! # Ok::<(), dataflow_framework::WorkflowError>(())
 //! ```
 //!
+//! A running task can check whether its call is cancelled ([`is_cancelled`]).
+//!
 //! [`Failure::kind`] distinguishes an error of the task from a panic, a timeout and a cancellation. [`OnFailure`] lists
 //! the effects of a failure after the last retry.
+//!
+//! # Tasks that wait
+//!
+//! A task that mainly waits is an `async fn`. Its calls occupy no worker:
+//!
+//! ```
+//! use std::time::Duration;
+//! use dataflow_framework::{Data, Failure, Workflow, task, tasks};
+//!
+//! #[task(timeout = "10 s")]
+//! async fn later(number: u64) -> u64 {
+//!     tokio::time::sleep(Duration::from_millis(1)).await;
+//!     number
+//! }
+//!
+//! let sum = Workflow::new(tasks![later])?.workers(1).run(|| {
+//!     let calls: Vec<Data<u64>> = (0..100).map(later).collect();
+//!     calls.iter().map(|call| call.get().map(|number| *number)).sum::<Result<u64, Failure>>()
+//! })?;
+//! assert_eq!(sum, 4_950);
+//! # Ok::<(), dataflow_framework::WorkflowError>(())
+//! ```
 //!
 //! # On a cluster
 //!
@@ -184,6 +208,8 @@ pub mod simulation;
 #[doc = include_str!("../README.md")]
 mod readme {}
 #[cfg(test)]
+mod cancelling_tests;
+#[cfg(test)]
 mod constraints_tests;
 #[cfg(test)]
 mod declaring_tests;
@@ -214,7 +240,7 @@ pub use self::{
     figures::Figures,
     file::{File, Run},
     isolated::serve_isolated,
-    node::{once_token, time_left},
+    node::{is_cancelled, once_token, time_left},
     options::{OnFailure, Options},
     program::{
         Data, Group, Observe, PublishError, Reduction, Ref, RefMut, Workflow, WorkflowError, barrier,

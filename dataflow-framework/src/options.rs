@@ -24,7 +24,8 @@ pub struct Options {
     pub on_failure: OnFailure,
     /// The maximum duration of a call. A call that takes longer fails. Its thread is abandoned until the task
     /// returns, and another thread replaces it: so a task that may take much longer should check
-    /// [`time_left`](crate::time_left) regularly. An external program ([`Run`](crate::Run)) is killed.
+    /// [`time_left`](crate::time_left) regularly. An external program ([`Run`](crate::Run)) is killed, and the future of an
+    /// `async` task is dropped.
     pub timeout: Option<Duration>,
     /// The number of workers of one node that a call takes, from 1. A task with threads of its own should take one
     /// worker per thread. An `async` task takes none, whatever this is, unless it is [isolated](Self::isolated).
@@ -87,7 +88,7 @@ pub enum OnFailure {
     /// their [`Default`] value. This has to be an option of the task, `#[task(on_failure = ignore)]`, so that the
     /// compiler checks that its results have defaults.
     Ignore,
-    /// The calls of its [group](crate::group) that have not started are cancelled, including calls that are added
+    /// The unfinished calls of its [group](crate::group) are cancelled, including calls that are added
     /// before the group is complete, and waiting for the group returns this failure first. With nested groups, this
     /// applies to the innermost group of the call. Otherwise, and for a call without a group, this is the same as
     /// [`CancelSuccessors`](Self::CancelSuccessors).

@@ -173,6 +173,11 @@ impl Following {
                 self.executor.remove_recorded(|call, mark| history.has_ended_of(call, mark.root));
                 lock(&self.memory).add(history);
             }
+            Order::Cancel(call) => {
+                if let Some((call, unchanged)) = self.executor.cancel(call) {
+                    self.say(&News::Returned { call, unchanged });
+                }
+            }
             Order::MayLeave => self.may_go.store(true, Relaxed),
             Order::Assign {
                 call,
@@ -266,8 +271,10 @@ impl Report for Following {
                 }
             }
             news => {
-                if let News::Step(execution, Step::Begin) = &news {
-                    self.nesting().insert(execution.call);
+                match &news {
+                    News::Step(execution, Step::Begin) => _ = self.nesting().insert(execution.call),
+                    News::Returned { call, .. } => _ = self.nesting().remove(call),
+                    _ => {}
                 }
                 self.say(&news);
             }

@@ -83,6 +83,7 @@ pub(super) fn examples() -> Vec<(&'static str, Vec<u8>)> {
     vec![
         ("assign", assign.encoded()),
         ("copy", Order::Copy(missing).encoded()),
+        ("cancel", Order::Cancel(4).encoded()),
         ("remember", Order::Remember(History::default()).encoded()),
         ("takes-part", News::TakesPart(Capacity::default()).encoded()),
         ("failed", failed.encoded()),

@@ -23,6 +23,8 @@ pub(crate) enum Action {
     /// Fetch a version to the node of the program.
     Bring(Source),
     Copy(Member, Source),
+    /// Let a member end a call, which is cancelled, and [return](super::Graph::returned) it.
+    Cancel(Member, CallId),
     /// Let a leaving member go: it has nothing that others need.
     LetGo(Member),
     /// Let a member keep the first version also as the second one, which has this mark.

@@ -51,7 +51,7 @@ fn to_do(graph: &mut Graph) -> ToDo {
             Action::Preserve { version, .. } => to_do.preserved.push(version),
             Action::LetGo(member) => to_do.may_go.push(member),
             Action::Forget(member, version) => to_do.forgotten.push((member, version)),
-            Action::Alias(..) | Action::Answer(..) | Action::Wake { .. } => {}
+            Action::Alias(..) | Action::Answer(..) | Action::Cancel(..) | Action::Wake { .. } => {}
         }
     }
     to_do

@@ -14,6 +14,7 @@ mod observing;
 mod orders;
 mod outcomes;
 mod replaying;
+mod stopping;
 
 use std::ops::Range;
 
@@ -41,6 +42,7 @@ use super::{
     reductions::Reductions,
     replay::{Divergence, Earlier, Made, Replay},
     seen::Seen,
+    stopping::Stopping,
     version::{Copies, State, Version},
 };
 use crate::{
@@ -62,6 +64,7 @@ pub(crate) struct Graph {
     reductions: Reductions,
     chains: Chains,
     failures: Failures,
+    stopping: Stopping,
     observed: Observed,
 }
 
@@ -125,6 +128,9 @@ impl Graph {
         if let Some(member) = runs_on {
             // Its requirements were not known before, or its result is not needed.
             self.data.members.ended(member, Claim::UNKNOWN);
+            if refused.is_some() {
+                self.data.actions.push(Action::Cancel(member, id));
+            }
         }
         let now = self.recording.how_made(&self.data, id, within, has_failed, runs_on);
         let is_over = now == Made::Over;
@@ -352,12 +358,6 @@ impl Graph {
         self.failures.close_group(&self.data, calls);
     }
 
-    /// Prepares to cancel calls that have not started: they will not start, but this becomes visible only when
-    /// it is [journalled](Self::journalled). Returns the calls.
-    pub(crate) fn prepare_cancellation(&mut self, calls: Range<CallId>) -> Vec<Range<CallId>> {
-        self.recording.prepare_cancellation(&mut self.data, calls)
-    }
-
     /// Handles the report that the store of a member is nearly full: lets it drop those copies that a member that
     /// stays also has, and that no running call or waiting program needs.
     pub(crate) fn drop_spare_copies(&mut self, member: Member, copies: Vec<VersionId>) {
@@ -424,5 +424,6 @@ impl Graph {
             && self.nests.by_call.is_empty()
             && self.reductions.is_empty()
             && self.chains.is_empty()
+            && self.stopping.is_empty()
     }
 }

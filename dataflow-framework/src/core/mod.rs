@@ -28,6 +28,7 @@ mod reductions;
 mod replay;
 mod seen;
 mod steps;
+mod stopping;
 mod version;
 #[cfg(test)]
 mod commuting_tests;

@@ -349,6 +349,7 @@ impl Run {
                 self.put_brought(Member::HERE, version, (value, mark));
             }
             Action::Assign(member, assignment) => self.begin(member, assignment),
+            Action::Cancel(member, call) => self.stop(member, call),
             Action::Alias(member, from, to, mark) => {
                 if let Some(store) = self.stores.get_mut(&member) {
                     let (value, _) = store[&from];

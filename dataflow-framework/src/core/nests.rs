@@ -12,8 +12,8 @@
 //! *Repeated runs.* When the node of such a task is lost, the task runs again, and makes the same calls. Its
 //! handles are kept until then, so that its calls continue, and their output stays; each handle is taken over
 //! when the call that writes it is made again. Nothing is left of the task when it ends: its handles are
-//! released, and its call completes only after all nested calls. If it fails permanently, nested calls that
-//! have not started are cancelled.
+//! released, and its call completes only after all nested calls. If it fails, unfinished nested calls are
+//! cancelled.
 //!
 //! *A restarted program* also restarts such tasks: an execution of an earlier run ends at its next step.
 //! Completed nested calls are known from the data and history of the nodes, like those of the program; see
@@ -67,8 +67,6 @@ pub(super) struct Nest {
     /// The failure of the call, whatever the outcome of its task.
     pub(super) fails: Option<Failure>,
     pub(super) groups: Groups,
-    /// Whether all its calls are cancelled.
-    pub(super) is_cancelled: bool,
 }
 
 /// The calls whose tasks make calls.

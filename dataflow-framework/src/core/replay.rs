@@ -378,6 +378,9 @@ impl Replay {
         if earlier.mark == mark && earlier.runs_on.is_none() {
             earlier.runs_on = Some(member);
             data.members.on_assigned(member, Claim::UNKNOWN, false);
+        } else if earlier.mark == mark && earlier.runs_on != Some(member) {
+            // One execution suffices, and only that one would be cancelled with the call.
+            data.actions.push(Action::Cancel(member, id));
         }
         true
     }

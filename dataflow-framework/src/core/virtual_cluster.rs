@@ -294,6 +294,7 @@ impl Run {
             Action::LetGo(_) | Action::Preserve { .. } => unreachable!("nobody leaves"),
             Action::Record(_) | Action::Restore { .. } => unreachable!("there is no journal"),
             Action::Wake { .. } => unreachable!("no call fails"),
+            Action::Cancel(..) => unreachable!("no call is cancelled"),
             Action::Alias(..) | Action::Answer(..) => unreachable!("no task makes calls"),
         }
     }

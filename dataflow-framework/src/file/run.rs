@@ -6,7 +6,7 @@ use std::{
     io::{self, ErrorKind, PipeReader},
     path::{Path, PathBuf},
     process::{Command, ExitStatus, Stdio},
-    sync::mpsc,
+    sync::mpsc::{self, RecvTimeoutError},
     thread,
     time::Duration,
 };
@@ -19,7 +19,7 @@ use super::{
     sandbox::{Access, Sandbox},
     trouble,
 };
-use crate::time_left;
+use crate::{is_cancelled, node::LOOK, time_left};
 
 /// The maximum part of a command that is shown, in characters.
 const SHOWN_CHARS_MAX: usize = 500;
@@ -39,7 +39,7 @@ const SAID_LATE_MAX: Duration = Duration::from_millis(100);
 /// writes to. A process that may write to read-only files, such as one of root, gives copies instead. The program inherits the
 /// environment of this process. Its standard input is empty unless [`stdin_from`](Self::stdin_from) sets it. Files
 /// that are not returned as a [`File`] are removed. The program is killed when the call exceeds its timeout
-/// ([`Options::timeout`](crate::Options::timeout)), or when the process that has started it exits for any reason. Its
+/// ([`Options::timeout`](crate::Options::timeout)) or is [cancelled](crate::Group::cancel), or when the process that has started it exits for any reason. Its
 /// child processes are killed with it, unless they have left its process group.
 ///
 /// # Examples
@@ -207,13 +207,7 @@ impl<'a> Run<'a> {
         // The command holds a write end of the pipe, which would keep the reader waiting.
         drop(command);
         let mut group = started.map_err(|error| not_started(&program, &shown_command, &error))?;
-        let (status, said) = match time_left() {
-            None => {
-                let said = read_tail(hears);
-                (group.child.wait()?, said)
-            }
-            Some(left) => wait_for(&mut group, hears, left, &shown_command)?,
-        };
+        let (status, said) = wait_for(&mut group, hears, &shown_command)?;
         if !status.success() {
             return Err(io::Error::other(format!("{shown_command} has failed: {status}{}", shown(&said))));
         }
@@ -262,14 +256,9 @@ fn check_path(path: &str) -> io::Result<()> {
     path.split('/').try_for_each(check)
 }
 
-/// Waits for the program until the time is up, and then kills it with its process group. Returns its exit status and
-/// the end of its output.
-fn wait_for(
-    group: &mut Group,
-    hears: PipeReader,
-    left: Duration,
-    command: &str,
-) -> io::Result<(ExitStatus, Vec<u8>)> {
+/// Waits for the program until the time is up or the call is cancelled, and then kills it with its process group. Returns
+/// its exit status and the end of its output.
+fn wait_for(group: &mut Group, hears: PipeReader, command: &str) -> io::Result<(ExitStatus, Vec<u8>)> {
     let (tell, told) = mpsc::channel();
     // A child of the program may keep its write end of the pipe open.
     thread::Builder::new().name("listener".to_owned()).spawn(move || {
@@ -277,13 +266,29 @@ fn wait_for(
         // There is no receiver if the program was killed.
         drop(tell.send(said));
     })?;
-    if let Some(status) = group.child.wait_timeout(left)? {
-        let said = told.recv_timeout(left).unwrap_or_default();
+    let mut status = None;
+    let said = loop {
+        let look = time_left().map_or(LOOK, |left| left.min(LOOK));
+        if is_cancelled() || look.is_zero() {
+            break None;
+        }
+        match status {
+            None => status = group.child.wait_timeout(look)?,
+            Some(_) => match told.recv_timeout(look) {
+                Err(RecvTimeoutError::Timeout) => {}
+                said => break said.ok(),
+            },
+        }
+    };
+    if status.is_none() {
+        group.kill()?;
+    }
+    let said = said.unwrap_or_else(|| told.recv_timeout(SAID_LATE_MAX).unwrap_or_default());
+    if let Some(status) = status {
         return Ok((status, said));
     }
-    group.kill()?;
-    let said = told.recv_timeout(SAID_LATE_MAX).unwrap_or_default();
-    let text = format!("{command} was killed because the call exceeded its timeout{}", shown(&said));
+    let why = if is_cancelled() { "was cancelled" } else { "exceeded its timeout" };
+    let text = format!("{command} was killed because the call {why}{}", shown(&said));
     Err(io::Error::new(ErrorKind::TimedOut, text))
 }
 

@@ -117,7 +117,7 @@ fn run_request(tasks: &Tasks, request: Request, inputs: Vec<Value>) -> Result<Ve
         elsewhere: Vec::new(),
     };
     let deadline = left_ms.and_then(|ms| Instant::now().checked_add(Duration::from_millis(ms)));
-    let context = Context { deadline, once_token };
+    let context = Context { deadline, once_token, ..Context::default() };
     // This process has no coordinator, so the calls that the task makes run here immediately.
     let flow = Flow::sequential();
     let _entered = flow.enter();

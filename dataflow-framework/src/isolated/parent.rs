@@ -16,7 +16,7 @@ use crate::{
     failure::{Failed, FailureKind},
     file::{Folder, WORK_DIR_VARIABLE},
     ids::Argument,
-    node::{exceeded, time_left},
+    node::{Cancellation, LOOK, cancelled, exceeded, time_left},
     size,
     stream::{Broken, receive, receive_value, send, send_value},
     value::Value,
@@ -31,7 +31,8 @@ const SAID_LATE_MAX: Duration = Duration::from_millis(200);
 /// The file of this program, even if it was replaced on the disk.
 const PROGRAM: &str = "/proc/self/exe";
 
-/// Runs the task of a call in a separate process, which is killed when the [time is up](time_left).
+/// Runs the task of a call in a separate process, which is killed when the [time is up](time_left) or the call is
+/// cancelled.
 pub(crate) fn run(assignment: &Assignment, inputs: &[Value]) -> Result<Vec<Value>, Failed> {
     let (hears, says) = io::pipe().map_err(Failed::of_node)?;
     // The child has its own directory, since a killed process removes nothing.
@@ -60,6 +61,7 @@ pub(crate) fn run(assignment: &Assignment, inputs: &[Value]) -> Result<Vec<Value
     };
     match (was_killed, assignment.manner.timeout) {
         (Some(Late::Call), Some(timeout)) => return Err(exceeded(timeout)),
+        (Some(Late::Cancelled), _) => return Err(cancelled()),
         (Some(_), _) => {
             return Err(not_served("it has not sent the greeting in time"));
         }
@@ -156,7 +158,7 @@ impl Listener {
     }
 }
 
-/// Kills a child that takes too long.
+/// Kills a child that takes too long, or whose call is cancelled.
 struct Guard {
     tell: Sender<()>,
     thread: Option<JoinHandle<Option<Late>>>,
@@ -167,31 +169,38 @@ struct Guard {
 enum Late {
     Greeting,
     Call,
+    /// None: the call is cancelled.
+    Cancelled,
 }
 
 impl Guard {
     fn start(killer: Killer, left: Option<Duration>) -> Self {
         let (tell, told) = mpsc::channel::<()>();
         let started = Instant::now();
+        let cancellation = Cancellation::current();
         let watch = move || {
-            let first = left.unwrap_or(GREETING_MAX).min(GREETING_MAX);
-            let is_call = left.is_some_and(|left| left <= GREETING_MAX);
-            let mut late = match told.recv_timeout(first) {
-                Err(RecvTimeoutError::Disconnected) => return None,
-                Err(RecvTimeoutError::Timeout) if is_call => Some(Late::Call),
-                Err(RecvTimeoutError::Timeout) => Some(Late::Greeting),
-                Ok(()) => None,
-            };
-            if let (None, Some(left)) = (late, left) {
-                match told.recv_timeout(left.saturating_sub(started.elapsed())) {
-                    Err(RecvTimeoutError::Timeout) => late = Some(Late::Call),
-                    _ => return None,
+            let mut is_greeted = false;
+            loop {
+                let passed = started.elapsed();
+                let late = if cancellation.as_ref().is_some_and(|cancellation| cancellation.is_cancelled()) {
+                    Some(Late::Cancelled)
+                } else if left.is_some_and(|left| passed >= left) {
+                    Some(Late::Call)
+                } else if !is_greeted && passed >= GREETING_MAX {
+                    Some(Late::Greeting)
+                } else {
+                    None
+                };
+                if late.is_some() {
+                    killer.kill();
+                    return late;
+                }
+                match told.recv_timeout(left.map_or(LOOK, |left| LOOK.min(left.saturating_sub(passed)))) {
+                    Err(RecvTimeoutError::Disconnected) => return None,
+                    Err(RecvTimeoutError::Timeout) => {}
+                    Ok(()) => is_greeted = true,
                 }
             }
-            if late.is_some() {
-                killer.kill();
-            }
-            late
         };
         let thread = thread::Builder::new().name("guard".to_owned()).spawn(watch);
         let thread = thread.inspect_err(|error| {

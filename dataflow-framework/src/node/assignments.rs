@@ -26,6 +26,8 @@ pub(super) struct Assignments {
     /// The versions that were fetched although this node has its own execution of their call, in `running` or
     /// `unseen`.
     pub(super) brought: BTreeSet<VersionId>,
+    /// The calls that were cancelled in this run when they were not found here: they were about to be queued, or have ended.
+    pub(super) cancelled: BTreeSet<CallId>,
     /// The number of calls with a permanent outcome that completed here.
     pub(super) executions: u64,
 }
@@ -33,6 +35,8 @@ pub(super) struct Assignments {
 /// Whether an assigned call starts.
 pub(super) enum Begins {
     Now,
+    /// It ends as soon as it starts, since it was cancelled.
+    Cancelled,
     /// Its run of the program is over.
     No,
     /// An earlier execution is valid.

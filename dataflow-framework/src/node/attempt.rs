@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use tokio::time::Instant;
 
-use super::{context::Context, deadline, futures, nesting::Nesting};
+use super::{cancellation::cancelled, context::Context, deadline, futures, nesting::Nesting};
 use crate::{
     core::{Assignment, Failing},
     failure::Failed,
@@ -62,7 +62,13 @@ pub(super) async fn run_future(
         let second = futures::run_once(assignment, inputs.clone(), context).await.map_err(in_second_run)?;
         compared(before, &inputs, first, &second)
     };
-    match run.await {
+    // The future is dropped when the call is cancelled.
+    let written = tokio::select! {
+        biased;
+        () = context.cancellation.cancelled() => return Err(cancelled()),
+        written = run => written,
+    };
+    match written {
         Ok(written) => Ok(Written::ByTask(written)),
         Err(failed) => default_outputs(assignment, kept, failed, nesting),
     }

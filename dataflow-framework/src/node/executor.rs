@@ -152,6 +152,7 @@ impl Executor {
         // Both are locked, so that no call of the previous run enters the new one.
         *fetches = Fetches::default();
         assignments.epoch += 1;
+        assignments.cancelled.clear();
         drop(fetches);
         assignments.report = Some(report);
         for call in std::mem::take(&mut assignments.nesting) {

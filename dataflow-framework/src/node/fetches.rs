@@ -159,6 +159,15 @@ impl Fetches {
         std::mem::take(&mut self.calls).into_values().map(|(assignment, _)| assignment).collect()
     }
 
+    /// Removes a waiting call and returns it. Its versions still arrive.
+    pub(crate) fn take(&mut self, call: CallId) -> Option<Assignment> {
+        let (assignment, _) = self.calls.remove(&call)?;
+        for fetch in self.under_way.values_mut() {
+            fetch.calls.retain(|other| *other != call);
+        }
+        Some(assignment)
+    }
+
     /// Returns the requests to send now; and the versions that could not be fetched, with the calls that waited
     /// for them.
     pub(crate) fn asks(&mut self, now_ms: u64) -> (Vec<(NodeId, VersionId)>, Vec<GivenUp>) {

@@ -20,7 +20,7 @@ use tokio::{
 use super::{
     context::Context,
     deadline,
-    queue::{Queue, State, Waiting},
+    queue::{Queue, Started, State, Waiting},
 };
 use crate::{
     core::{Assignment, FUTURES_MAX},
@@ -67,12 +67,13 @@ impl Futures {
 }
 
 /// A place among the running futures, which the next waiting call takes on drop.
-struct Place(Arc<Queue>);
+struct Place(Arc<Queue>, Started);
 
 impl Drop for Place {
     fn drop(&mut self) {
         let mut state = self.0.lock();
         state.futures.running -= 1;
+        state.on_stopped(self.1);
         if let Some(next) = state.futures.waiting.pop_front() {
             self.0.begin_future(&mut state, next);
         }
@@ -91,7 +92,7 @@ impl Queue {
 
     fn begin_future(self: &Arc<Self>, state: &mut State, waiting: Waiting) {
         state.futures.running += 1;
-        let place = Place(Arc::clone(self));
+        let place = Place(Arc::clone(self), state.start(&waiting));
         let run = async move {
             let place = place;
             waiting.run_as_future(&place.0.platform).await;

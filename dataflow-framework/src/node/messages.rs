@@ -44,6 +44,8 @@ pub(crate) enum Order {
     Remember(History),
     /// The answer to [`News::Leaves`]: the node has no data that only it has and others need.
     MayLeave,
+    /// End a call, which is cancelled, and [return](News::Returned) it.
+    Cancel(CallId),
 }
 
 /// A report of a node to the node of the program.
@@ -76,7 +78,8 @@ pub(crate) enum News {
     Leaves,
     /// A step of a task that makes calls.
     Step(Execution, Step),
-    /// A call must be assigned again: it has not started on a leaving or cordoned node, or its execution belongs to an earlier run.
+    /// A call is no longer assigned to the node: it has not started on a leaving or cordoned node, its execution belongs to an
+    /// earlier run, or it was [cancelled](Order::Cancel).
     Returned { call: CallId, unchanged: Vec<(VersionId, u64)> },
     /// A version was fetched.
     Copied(VersionId),

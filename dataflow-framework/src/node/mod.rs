@@ -4,6 +4,7 @@ mod answers;
 mod assignments;
 mod attempt;
 mod brought;
+mod cancellation;
 mod context;
 mod deadline;
 mod executor;
@@ -36,11 +37,12 @@ pub(crate) use self::room::set_store;
 pub(crate) use self::{
     answers::Answer,
     attempt::run_here,
+    cancellation::{Cancellation, LOOK, cancelled},
     context::Context,
     deadline::exceeded,
     executor::{Executor, Inventory, Network},
     fetches::Missing,
-    messages::{Coded, News, Order, Report},
+    messages::{Coded, News, Order, Report, Returned},
     nesting::{Nesting, Running, end},
     outcome::CACHED_CALLS,
     queue::{Crew, Queue},
@@ -49,4 +51,4 @@ pub(crate) use self::{
     store::Store,
     waits::Given,
 };
-pub use self::{deadline::time_left, once::once_token};
+pub use self::{cancellation::is_cancelled, deadline::time_left, once::once_token};

@@ -2,7 +2,7 @@
 
 use std::{
     cell::Cell,
-    collections::VecDeque,
+    collections::{BTreeMap, VecDeque},
     io,
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
     thread,
@@ -13,6 +13,7 @@ use taskwork::companion::{Load, Places};
 use tokio::time::Instant;
 
 use super::{
+    cancellation::Cancellation,
     deadline::{Deadline, Deadlines},
     executor::Executor,
     futures::Futures,
@@ -20,7 +21,7 @@ use super::{
 };
 use crate::{
     core::Assignment,
-    ids::NESTED_BIT,
+    ids::{CallId, NESTED_BIT},
     platform::{Notifier, Platform, Simulated},
 };
 
@@ -52,7 +53,11 @@ pub(crate) struct Waiting {
     /// The run of the program that has assigned it.
     pub(super) epoch: u64,
     pub(super) assignment: Assignment,
+    pub(super) cancellation: Arc<Cancellation>,
 }
+
+/// A call that has started, with a number that is unique in its queue.
+pub(super) type Started = (CallId, u64);
 
 /// Whether the thread that has run a call takes the next one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,9 +81,31 @@ pub(super) struct State {
     /// The number of threads, except those whose calls have exceeded their timeouts.
     pub(super) threads: usize,
     is_over: bool,
+    /// The calls that have started, and those since the creation of the queue.
+    started: BTreeMap<Started, Arc<Cancellation>>,
+    starts: u64,
     /// The number of calls that have completed or failed.
     ended: u64,
     pub(super) futures: Futures,
+}
+
+impl State {
+    /// Records that a call starts.
+    pub(super) fn start(&mut self, waiting: &Waiting) -> Started {
+        self.starts += 1;
+        let started = (waiting.assignment.call, self.starts);
+        self.started.insert(started, Arc::clone(&waiting.cancellation));
+        started
+    }
+
+    /// Records that a call which has started has ended.
+    pub(super) fn on_stopped(&mut self, started: Started) {
+        self.started.remove(&started);
+    }
+
+    fn executions(&self, call: CallId) -> impl Iterator<Item = &Arc<Cancellation>> {
+        self.started.range((call, 0)..=(call, u64::MAX)).map(|(_, cancellation)| cancellation)
+    }
 }
 
 /// The number of computing threads, and their total time.
@@ -136,14 +163,15 @@ fn run_deeper(next: Waiting) {
 
 /// Runs one call after another, in the virtual time of a simulated node.
 async fn work_in_virtual_time(simulated: Arc<Simulated>, queue: Arc<Queue>) {
-    while let Some(next) = queue.next_in_time().await {
+    while let Some((next, started)) = queue.next_in_time().await {
         if let Some(running) = next.begin() {
-            simulated.passing(running.task(), running.call()).await;
+            running.pass(&simulated).await;
             if running.run() == Continues::Elsewhere {
+                queue.lock().on_stopped(started);
                 return;
             }
         }
-        queue.free_worker();
+        queue.free_worker(started);
     }
     queue.on_thread_ended();
 }
@@ -168,12 +196,14 @@ impl Queue {
     }
 
     /// Takes a waiting call, if another thread may compute.
-    fn take(&self, state: &mut State) -> Option<Waiting> {
+    fn take(&self, state: &mut State) -> Option<(Waiting, Started)> {
         let limit = self.places.get().map_or(state.workers, Places::limit);
         let next = if state.busy.threads < limit { state.waiting.pop_front() } else { None };
-        if next.is_some() {
+        let next = next.map(|next| {
             state.busy.add();
-        }
+            let started = state.start(&next);
+            (next, started)
+        });
         self.report(state);
         next
     }
@@ -203,7 +233,7 @@ impl Queue {
 
     pub(crate) fn push(self: &Arc<Self>, executor: Arc<Executor>, epoch: u64, assignment: Assignment) {
         let mut state = self.lock();
-        let waiting = Waiting { executor, epoch, assignment };
+        let waiting = Waiting { executor, epoch, assignment, cancellation: Arc::default() };
         // Without workers the program runs its calls itself.
         if waiting.assignment.is_future() && state.workers > 0 {
             return self.push_future(&mut state, waiting);
@@ -223,7 +253,7 @@ impl Queue {
     }
 
     /// Waits for a call. Returns `None` after [`end`](Self::end), or if there are enough idle threads.
-    fn next(&self) -> Option<Waiting> {
+    fn next(&self) -> Option<(Waiting, Started)> {
         let mut state = self.lock();
         loop {
             if state.is_over {
@@ -241,9 +271,30 @@ impl Queue {
         }
     }
 
-    /// Records that a thread no longer computes.
-    pub(crate) fn free_worker(&self) {
-        self.lock().busy.remove();
+    /// Records that a thread no longer computes, since its call has ended.
+    pub(super) fn free_worker(&self, started: Started) {
+        let mut state = self.lock();
+        state.busy.remove();
+        state.on_stopped(started);
+    }
+
+    /// Cancels a call. Returns it if it has not started, and otherwise whether it runs.
+    pub(super) fn cancel(&self, call: CallId) -> Result<Assignment, bool> {
+        let mut state = self.lock();
+        let State { waiting, futures, .. } = &mut *state;
+        let is_it = |waiting: &Waiting| waiting.assignment.call == call;
+        let removed = remove(waiting, is_it).pop_front();
+        if let Some(removed) = removed.or_else(|| remove(&mut futures.waiting, is_it).pop_front()) {
+            self.report(&state);
+            return Ok(removed.assignment);
+        }
+        state.executions(call).for_each(|cancellation| cancellation.cancel());
+        Err(state.executions(call).next().is_some())
+    }
+
+    /// Returns whether a call runs here that was cancelled.
+    pub(super) fn is_stopping(&self, call: CallId) -> bool {
+        self.lock().executions(call).any(|cancellation| cancellation.is_cancelled())
     }
 
     /// Records that a call has completed or failed.
@@ -252,7 +303,7 @@ impl Queue {
     }
 
     /// Waits for a call in virtual time. Returns `None` after the end.
-    pub(crate) async fn next_in_time(&self) -> Option<Waiting> {
+    async fn next_in_time(&self) -> Option<(Waiting, Started)> {
         let notify = self.changed.notify()?;
         loop {
             {
@@ -331,11 +382,12 @@ impl Queue {
         let queue = Arc::clone(self);
         let work = move || {
             let _seat = Seat::take();
-            while let Some(next) = queue.next() {
+            while let Some((next, started)) = queue.next() {
                 if next.run() == Continues::Elsewhere {
+                    queue.lock().on_stopped(started);
                     return;
                 }
-                queue.free_worker();
+                queue.free_worker(started);
             }
             queue.on_thread_ended();
         };

@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak, atomic::Ordering::Relaxed};
 use super::{
     assignments::Begins,
     executor::Executor,
-    messages::{News, Report},
+    messages::{News, Report, Returned},
     stopwatch::Timing,
 };
 use crate::{
@@ -69,6 +69,31 @@ impl Executor {
         report.tell(News::ended(call, outcome));
     }
 
+    /// Cancels a call that was assigned to this node. Returns it if it has not started; otherwise it is returned to the
+    /// coordinator when it has ended.
+    pub(crate) fn cancel(&self, call: CallId) -> Option<Returned> {
+        // A call whose last input has just arrived is found neither in `fetches` nor in `queue`.
+        if self.has_peers {
+            self.assignments().cancelled.insert(call);
+        }
+        let waiting = self.fetches().take(call);
+        let waiting = waiting.map_or_else(|| self.queue.cancel(call), Ok);
+        if !matches!(waiting, Err(false)) {
+            self.assignments().cancelled.remove(&call);
+        }
+        // If its task waits for calls that it has made, it stops.
+        self.waits.end_of(call);
+        waiting.ok().map(|assignment| self.give_back(&assignment))
+    }
+
+    /// Reports that a cancelled call has ended.
+    pub(super) fn report_cancelled(&self, epoch: u64, call: CallId) {
+        let (report, _) = self.end_call(epoch, call);
+        if let Some(report) = report {
+            report.tell(News::Returned { call, unchanged: Vec::new() });
+        }
+    }
+
     /// Records the end of a task that has to be run again.
     pub(super) fn end_for_rerun(&self, epoch: u64, call: CallId) {
         drop(self.end_call(epoch, call));
@@ -104,7 +129,8 @@ impl Executor {
                 return Begins::No;
             }
             let runs = assignments.running.get(&call) == Some(&mark) && !assignments.nesting.contains(&call);
-            if runs {
+            // A cancelled execution reports no outcome.
+            if runs && !self.queue.is_stopping(call) {
                 return Begins::Before;
             }
             if let Some((of, Outcome::Durable { bytes, .. })) = assignments.unseen.get(&call) {
@@ -118,6 +144,9 @@ impl Executor {
             }
             assignments.brought.retain(|version| version.call != call);
             assignments.running.insert(call, mark);
+            if assignments.cancelled.remove(&call) {
+                return Begins::Cancelled;
+            }
         }
         Begins::Now
     }

@@ -7,6 +7,7 @@ use tokio::time::Instant;
 use super::{
     assignments::Begins,
     attempt::{self, Written},
+    cancellation::{Cancellation, cancelled},
     context::Context,
     deadline::{self, Deadline},
     executor::Executor,
@@ -24,7 +25,7 @@ use crate::{
     failure::Failed,
     ids::Execution,
     invocation::Put,
-    platform::Platform,
+    platform::{Platform, Simulated},
     value::Value,
 };
 
@@ -44,6 +45,7 @@ pub(crate) struct RunningCall {
     pub(super) since: Instant,
     /// Present if the call is timed.
     pub(super) lap: Option<Lap>,
+    pub(super) cancellation: Arc<Cancellation>,
 }
 
 impl RunningCall {
@@ -51,6 +53,7 @@ impl RunningCall {
     pub(crate) fn run(mut self) -> Continues {
         let (inputs, context) = (std::mem::take(&mut self.inputs), self.context());
         let (nest, written) = match self.take_found() {
+            _ if self.cancellation.is_cancelled() => (None, Err(cancelled())),
             Some(found) => (None, Ok(found)),
             None => self.executor.run_task(self.epoch, &self.assignment, inputs, &context),
         };
@@ -68,7 +71,8 @@ impl RunningCall {
     }
 
     fn context(&self) -> Context {
-        Context { deadline: self.deadline, once_token: self.assignment.manner.once_token }
+        let (once_token, cancellation) = (self.assignment.manner.once_token, Arc::clone(&self.cancellation));
+        Context { deadline: self.deadline, once_token, cancellation }
     }
 
     /// Returns the output, if it is from the cache.
@@ -79,7 +83,7 @@ impl RunningCall {
 
     /// Reports the outcome.
     fn end(self, nest: Option<Execution>, written: Result<Written, Failed>) -> Continues {
-        let Self { executor, epoch, assignment, inputs: _, uses, found, deadline: _, mut watch, since, lap } = self;
+        let Self { executor, epoch, assignment, uses, found, mut watch, since, lap, cancellation, .. } = self;
         let Assignment { call, mark, .. } = assignment;
         executor.store.release(uses);
         let is_late = watch.take().is_some_and(|deadline| !deadline.meet());
@@ -90,6 +94,18 @@ impl RunningCall {
             return Continues::Elsewhere;
         }
         let ns = u64::try_from(since.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        if cancellation.is_cancelled() {
+            // Dropping the output may be slow.
+            drop(written);
+            if let Some(lap) = lap {
+                executor.report_timing(epoch, executor.stopwatch.stop(&lap, ns, false));
+            }
+            executor.report_cancelled(epoch, call);
+            if let Some(execution) = nest {
+                executor.waits.end(execution);
+            }
+            return Continues::Here;
+        }
         if let (Found::Missing(key), None, Ok(written)) = (&found, nest, &written) {
             executor.keep_in_cache(*key, written);
         }
@@ -117,12 +133,13 @@ impl RunningCall {
         Continues::Here
     }
 
-    pub(crate) fn task(&self) -> &'static str {
-        self.assignment.work.name()
-    }
-
-    pub(crate) fn call(&self) -> u64 {
-        self.assignment.call
+    /// Lets the time of the call pass in a simulated node; a cancelled call ends at once.
+    pub(super) async fn pass(&self, simulated: &Simulated) {
+        tokio::select! {
+            biased;
+            () = self.cancellation.cancelled() => {}
+            () = simulated.passing(self.assignment.work.name(), self.assignment.call) => {}
+        }
     }
 }
 
@@ -134,23 +151,29 @@ impl Waiting {
     pub(super) async fn run_as_future(self, platform: &Platform) {
         let Some(running) = blocking(platform, || self.begin()) else { return };
         if let Platform::Simulated(simulated) = platform {
-            simulated.passing(running.task(), running.call()).await;
+            running.pass(simulated).await;
         }
         running.run_as_future(platform).await;
     }
 
     /// Starts it, if it can run.
     pub(crate) fn begin(self) -> Option<RunningCall> {
-        self.executor.begin_call(self.epoch, self.assignment)
+        self.executor.begin_call(self.epoch, self.assignment, self.cancellation)
     }
 }
 
 impl Executor {
     /// Starts a call, unless its run of the program is over or the call cannot run.
-    fn begin_call(self: &Arc<Self>, epoch: u64, assignment: Assignment) -> Option<RunningCall> {
+    fn begin_call(
+        self: &Arc<Self>,
+        epoch: u64,
+        assignment: Assignment,
+        cancellation: Arc<Cancellation>,
+    ) -> Option<RunningCall> {
         let Assignment { call, mark, .. } = assignment;
         match self.start_call(epoch, call, mark) {
             Begins::Now => {}
+            Begins::Cancelled => cancellation.cancel(),
             Begins::No => return None,
             Begins::Before => {
                 assignment.taken().for_each(|version| drop(self.forget(version)));
@@ -187,7 +210,20 @@ impl Executor {
         };
         let lap = assignment.manner.is_timed.then(|| self.stopwatch.start(call, Instant::now()));
         let (executor, since) = (Arc::clone(self), Instant::now());
-        Some(RunningCall { executor, epoch, assignment, inputs, uses, found, deadline, watch, since, lap })
+        let call = RunningCall {
+            executor,
+            epoch,
+            assignment,
+            inputs,
+            uses,
+            found,
+            deadline,
+            watch,
+            since,
+            lap,
+            cancellation,
+        };
+        Some(call)
     }
 
     /// Runs the task of a call on this thread. Also returns the execution if the task has made calls.

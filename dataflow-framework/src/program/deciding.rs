@@ -149,7 +149,7 @@ impl Engine {
         drop(self.wait(self.running(), Awaited::Recorded(number)));
     }
 
-    /// Cancels the calls between these numbers that have not started.
+    /// Cancels the calls between these numbers.
     pub(crate) fn cancel(&self, at: CallId, calls: Range<CallId>) {
         self.end_if_stopped();
         if self.others.is_none() {

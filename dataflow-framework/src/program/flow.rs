@@ -352,7 +352,7 @@ impl Flow {
         }
     }
 
-    /// Cancels the calls at these positions that have not started.
+    /// Cancels the calls at these positions.
     pub(crate) fn cancel(&self, positions: Range<u64>) {
         match &self.maker {
             Maker::Program(engine) => engine.cancel(self.next(), positions),

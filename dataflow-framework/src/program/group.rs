@@ -51,7 +51,7 @@ pub fn barrier() -> Result<(), Failure> {
 ///
 /// let found = Workflow::new(tasks![try_it])?.run(|| {
 ///     let (tries, numbers) = group(|| (0..100).map(try_it).collect::<Vec<Data<u64>>>());
-///     // Calls that have not started will not run.
+///     // Other calls end, or will not run.
 ///     let first = *numbers[3].get()?;
 ///     tries.cancel();
 ///     // Some calls have failed, or did not run; that is acceptable here.
@@ -74,7 +74,7 @@ pub fn barrier() -> Result<(), Failure> {
 ///
 /// let ended = Workflow::new(tasks![check])?.run(|| {
 ///     let (checks, _) = group(|| (0..1_000).map(check).collect::<Vec<_>>());
-///     // Calls after the failed one that have not started do not run.
+///     // The unfinished calls are cancelled.
 ///     checks.wait()
 /// });
 /// let Err(WorkflowError::Call(failure)) = ended else { panic!("one has failed") };
@@ -121,8 +121,10 @@ impl Group {
         self.flow.wait_for(self.calls.clone())
     }
 
-    /// Cancels the calls of the group that have not started, and with them all calls that depend on them:
-    /// reading their output fails. Running calls run to completion.
+    /// Cancels the unfinished calls of the group, and with them all calls that depend on them: reading their output fails.
+    /// Calls that have not started do not start. The process of a running isolated call or external program is killed, and
+    /// the future of an `async` task is dropped. Other tasks that run can check [`is_cancelled`](crate::is_cancelled); they occupy
+    /// their workers until they return. This does not wait for them.
     pub fn cancel(&self) {
         self.flow.cancel(self.calls.clone());
     }

@@ -23,6 +23,18 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "            for open in self.open.values_mut().take(1) {\n",
     ),
     mutant(
+        "do not notify other nodes of the cancellation of their calls",
+        "dataflow-framework/src/program/engine/performing.rs",
+        "self.order(member, &Order::Cancel(call)),",
+        "drop((member, call)),",
+    ),
+    mutant(
+        "cancel only calls that have not started",
+        "dataflow-framework/src/core/graph/stopping.rs",
+        "        let Some(member) = self.data.runs_first(id) else { return };\n",
+        "        let Some(member) = self.data.runs_first(id).filter(|_| false) else { return };\n",
+    ),
+    mutant(
         "forget the pause of a call after a restart of the program",
         "dataflow-framework/src/core/pauses.rs",
         "            data.actions.push(Action::Wake { root, call: id, failures, pause, until_us: Some(until_us) });\n",

@@ -100,10 +100,20 @@ impl Data {
         self.calls.get(&id).is_some_and(|call| call.options.everywhere)
     }
 
-    /// Returns whether a call has never started: others may have seen the output of an earlier run.
+    /// Returns whether a call waits and has never completed.
     pub(in crate::core) fn can_be_cancelled(&self, id: CallId) -> bool {
         let waits = |call: &&Call| matches!(call.state, CallState::Inputs(_) | CallState::Worker);
-        let Some(call) = self.calls.get(&id).filter(waits) else { return false };
+        self.calls.get(&id).filter(waits).is_some_and(|call| self.is_unseen(id, call))
+    }
+
+    /// Returns the member that runs a call, if the call has never completed.
+    pub(in crate::core) fn runs_first(&self, id: CallId) -> Option<Member> {
+        let call = self.calls.get(&id).filter(|call| self.is_unseen(id, call))?;
+        if let CallState::Runs(member) = call.state { Some(member) } else { None }
+    }
+
+    /// Returns whether others cannot have seen the output of a call, in this run or an earlier one.
+    fn is_unseen(&self, id: CallId, call: &Call) -> bool {
         let is_present = |version| self.versions.get(&version).is_some_and(Version::is_present);
         !self.journal.history_has(id, call.within) && !call.written(id).any(is_present)
     }

@@ -23,6 +23,7 @@ pub(in crate::core) const DEATHS_MAX: u32 = 4;
 impl Graph {
     pub(crate) fn lost(&mut self, member: Member) {
         self.stop_nests_on(member);
+        self.stopping.on_lost(member);
         self.data.members.remove(member);
         self.queues.on_lost(member);
         self.replay.on_lost(member);
@@ -355,9 +356,12 @@ impl Graph {
     }
 
     /// Recalls a call from a leaving or cordoned member that has not started it; or one that the member has been running
-    /// since an earlier run of the program, and that has to run again. `unchanged` are the versions that it
+    /// since an earlier run of the program, and that has to run again; or ends a cancelled one. `unchanged` are the versions that it
     /// would have updated in place, with their sizes.
     pub(crate) fn returned(&mut self, id: CallId, member: Member, unchanged: &[(VersionId, u64)]) {
+        if self.has_stopped(id, member, unchanged) {
+            return;
+        }
         if !self.data.runs_on(id, member) {
             return self.replay.on_not_running(&mut self.data, member, id);
         }

@@ -96,7 +96,6 @@ impl Graph {
         let nest = self.nests.nest(parent);
         let mark = nest.mark.then_call(id, number, &arguments, writes);
         nest.mark = mark;
-        let is_cancelled = nest.is_cancelled;
         if options.on_failure == OnFailure::CancelGroup {
             nest.groups.add_cancelling(position);
         }
@@ -110,13 +109,12 @@ impl Graph {
             return self.nests.take_over(&mut self.data, parent, id, writes);
         }
         let task = task.unwrap_or(&UNKNOWN);
-        let cancelled = is_cancelled.then(Reason::cancelled);
         let waits_for_itself = (!options.limits.is_empty() && self.has_limits(parent)).then_some(
             "it has limits, and so has the call within which it is made: calls with limits make none, since they could wait \
              for each other",
         );
         let refused = refused.map(Reason::from).or(waits_for_itself.map(Reason::from));
-        let refused = refused.or(cancelled).map(|reason| Failure::new(task.name, id, reason));
+        let refused = refused.map(|reason| Failure::new(task.name, id, reason));
         let known = self.replay.take_within(root, id);
         let differs = known.as_ref().is_some_and(|known| known.mark != mark);
         if let Some(member) = known.as_ref().filter(|_| differs).and_then(|known| known.runs_on) {
@@ -380,7 +378,6 @@ impl Graph {
         *nest = Nest {
             left: std::mem::take(&mut nest.left),
             unfinished: std::mem::take(&mut nest.unfinished),
-            is_cancelled: nest.is_cancelled,
             ..Nest::default()
         };
         if let Some((member, execution)) = runs {
@@ -403,8 +400,7 @@ impl Graph {
         }
     }
 
-    /// Drops the calls and data of a task that has ended or failed: nested calls that have not started are
-    /// cancelled.
+    /// Drops the calls and data of a task that has ended or failed: unfinished nested calls are cancelled.
     pub(super) fn nest_ends(&mut self, id: CallId) {
         self.nest_stops(id);
         let Some(Nest { left, unfinished, .. }) = self.nests.by_call.remove(&id) else { return };
@@ -420,27 +416,5 @@ impl Graph {
             }
             self.data.forget_unless_needed(version);
         }
-    }
-
-    /// Cancels a call whose task's caller has ended, or its nested calls if it runs.
-    fn abandon(&mut self, id: CallId) {
-        let Some(call) = self.data.calls.get(&id) else { return };
-        if let CallState::Inputs(_) | CallState::Worker = call.state {
-            let failure = self.data.failure_of(id, "the call has ended whose task has made it");
-            return self.cancel(id, &failure);
-        }
-        self.cancel_within(id);
-    }
-
-    pub(super) fn cancel_within(&mut self, id: CallId) {
-        let Some(nest) = self.nests.by_call.get_mut(&id) else { return };
-        nest.is_cancelled = true;
-        let calls: Vec<_> = nest.unfinished.values().copied().collect();
-        self.cancel_each(calls);
-    }
-
-    pub(super) fn cancel_positions(&mut self, parent: CallId, positions: Range<u64>) {
-        let calls: Vec<_> = self.nests.nest(parent).unfinished.range(positions).map(|(_, id)| *id).collect();
-        self.cancel_each(calls);
     }
 }

@@ -1,20 +1,19 @@
 //! The outcome of a call, or its failure to start: its output becomes available, other calls become ready or fail, and
 //! data that is no longer needed is dropped.
 
-use std::{ops::Range, sync::Arc};
+use std::sync::Arc;
 
 use super::Graph;
 use crate::{
     core::{
         action::Action,
         call::{CallState, Cause, Outcome, Unfit, Work},
-        groups::Group,
         journal::{fact::Fact, recording::After},
         members::Member,
         seen::Seen,
         version::{Copies, Source, State, Version},
     },
-    failure::{Failure, Reason},
+    failure::Failure,
     ids::{Argument, CallId, VersionId},
     options::OnFailure,
 };
@@ -23,6 +22,9 @@ impl Graph {
     /// Handles the outcome of a call that was assigned to a member. It is ignored if the call was recalled from
     /// the member since.
     pub(crate) fn ended(&mut self, id: CallId, member: Member, outcome: Outcome) {
+        if self.is_of_stopped(id, member, &outcome) {
+            return;
+        }
         if self.replay.is_unmade(&self.data, id) {
             return self.replay.ended_early(&mut self.data, &mut self.recording, id, member, &outcome);
         }
@@ -140,6 +142,9 @@ impl Graph {
         tried: &[Member],
         unchanged: &[(VersionId, u64)],
     ) {
+        if self.has_stopped(id, member, unchanged) {
+            return;
+        }
         if self.data.runs_on(id, member) {
             self.on_fetch_failed(missing, tried);
             self.on_fetch_failed(missing, &[member]);
@@ -188,7 +193,10 @@ impl Graph {
                         self.requeue(id);
                     }
                 }
-                Some(After::Failed(failure)) => self.fail_permanently(id, &failure),
+                Some(After::Failed(failure)) => {
+                    self.notify_of_cancellation(id);
+                    self.fail_permanently(id, &failure);
+                }
                 None => {}
             }
             self.recording.forget_damages(id);
@@ -438,44 +446,6 @@ impl Graph {
                 cancelled.extend(&version.readers);
             }
             self.forget_unneeded(id, &arguments);
-        }
-    }
-
-    /// Cancels calls that have not started, and the calls that depend on them.
-    pub(crate) fn cancel_all(&mut self, calls: Range<CallId>) {
-        self.cancel_each(calls);
-    }
-
-    /// Cancels calls that have not started, the calls that depend on them, and the nested calls of the others.
-    pub(super) fn cancel_each(&mut self, calls: impl IntoIterator<Item = CallId>) {
-        for id in calls {
-            if !self.data.can_be_cancelled(id) {
-                self.cancel_within(id);
-                continue;
-            }
-            let failure = self.data.failure_of(id, Reason::cancelled());
-            self.data.add_failure(id, failure.cause().clone());
-            self.cancel(id, &failure);
-        }
-    }
-
-    fn cancel_failed_group(&mut self, group: Group) {
-        match group {
-            Group::OfProgram(calls) => self.cancel_group(calls),
-            Group::OfTask(parent, calls) if self.nests.by_call.contains_key(&parent) => {
-                self.cancel_positions(parent, calls);
-            }
-            Group::OfTask(..) => {}
-        }
-    }
-
-    pub(super) fn cancel_group(&mut self, calls: Range<CallId>) {
-        if !self.data.journal.is_on() {
-            return self.cancel_all(calls);
-        }
-        let cancelled = self.recording.prepare_cancellation(&mut self.data, calls);
-        if !cancelled.is_empty() {
-            self.data.actions.push(Action::Record(Fact::Cancelled(cancelled)));
         }
     }
 }

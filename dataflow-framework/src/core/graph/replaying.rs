@@ -82,11 +82,18 @@ impl Graph {
         if self.replay.on_running(&mut self.data, member, id, mark) {
             return;
         }
+        if self.data.journal.history().failure(id).is_some() {
+            // It was cancelled, and the member did not receive the notice.
+            return self.data.actions.push(Action::Cancel(member, id));
+        }
         let Some(call) = self.data.calls.get_mut(&id).filter(|call| call.mark == mark) else { return };
         if matches!(call.state, CallState::Inputs(_) | CallState::Worker) {
             (call.state, call.is_earlier) = (CallState::Runs(member), true);
             self.observed.see(Seen::Assigns { call: id, to: member.0 });
             self.data.occupy(id, member);
+        } else if matches!(call.state, CallState::Runs(other) if other != member) {
+            // One execution suffices, and only that one would be cancelled with the call.
+            self.data.actions.push(Action::Cancel(member, id));
         }
     }
 

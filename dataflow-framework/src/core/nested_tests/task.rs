@@ -53,6 +53,16 @@ impl Running {
 }
 
 impl Run {
+    /// Ends a cancelled call on a member. Some that have not made a step complete instead.
+    pub(super) fn stop(&mut self, member: Member, call: CallId) {
+        let is_it = |task: &Running| (task.member, task.assignment.call) == (member, call);
+        let at = self.running.iter().position(is_it);
+        if let Some(at) = at.filter(|at| self.running[*at].has_begun || call.is_multiple_of(2)) {
+            self.running.swap_remove(at);
+            self.graph.returned(call, member, &[]);
+        }
+    }
+
     /// Executes the next act of a task, or completes it.
     pub(super) fn run_next_act(&mut self, at: usize) {
         let script = self.scripts[self.running[at].kind].clone();

@@ -105,8 +105,24 @@ impl Run {
                         self.begin(member, assignment);
                     }
                     Action::Alias(..) | Action::Answer(..) => unreachable!("no task makes calls"),
+                    Action::Cancel(member, call) => self.stop(member, call),
                 }
             }
+        }
+    }
+
+    /// Ends a cancelled call on a member. Every other one completes instead.
+    fn stop(&mut self, member: Member, call: CallId) {
+        let is_it = |running: &Running| (running.member, running.assignment.call) == (member, call);
+        if call.is_multiple_of(2) || self.vanished.contains(&member) {
+            return;
+        }
+        if let Some(at) = self.running.iter().position(is_it) {
+            let running = self.running.remove(at);
+            let store = &self.stores[&member];
+            let unchanged = running.assignment.taken().filter(|taken| store.contains_key(taken));
+            let unchanged: Vec<_> = unchanged.map(|taken| (taken, 8)).collect();
+            self.graph.returned(call, member, &unchanged);
         }
     }
 

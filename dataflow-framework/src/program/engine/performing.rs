@@ -11,7 +11,7 @@ use super::{Engine, State};
 use crate::{
     core::{Action, Fact, Mark, Member, Source},
     ids::{CallId, VersionId},
-    node::{Missing, Order},
+    node::{Missing, Order, Returned},
     value::Value,
 };
 
@@ -79,6 +79,8 @@ impl Engine {
                     Action::Answer(Member::HERE, execution, answer) => {
                         self.executor.answer_task(execution, answer);
                     }
+                    Action::Cancel(Member::HERE, call) => after.returned.extend(self.executor.cancel(call)),
+                    Action::Cancel(member, call) => self.order(member, &Order::Cancel(call)),
                     Action::Alias(member, from, to, mark) => {
                         self.order(member, &Order::Alias { from, to, mark });
                     }
@@ -160,6 +162,9 @@ impl Engine {
         for missing in brought {
             self.executor.fetch(missing);
         }
+        for (call, unchanged) in std::mem::take(&mut after.returned) {
+            self.change(|graph| graph.returned(call, Member::HERE, &unchanged));
+        }
         if let Some(others) = &self.others {
             others.flush(brings);
         }
@@ -180,12 +185,18 @@ pub(super) struct After {
     assigned: usize,
     /// The data to fetch to this node.
     brought: Vec<Missing>,
+    /// The cancelled calls that have not started here.
+    returned: Vec<Returned>,
     /// Whether the companion must process new events.
     brings: bool,
 }
 
 impl After {
     pub(super) fn is_nothing(&self) -> bool {
-        self.forgotten.is_empty() && self.assigned == 0 && self.brought.is_empty() && !self.brings
+        self.forgotten.is_empty()
+            && self.assigned == 0
+            && self.brought.is_empty()
+            && self.returned.is_empty()
+            && !self.brings
     }
 }

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 pub(crate) use self::{
     program::{FAILURE, Flow},
-    tasks::forget_tries,
+    tasks::{ENDLESS, forget_tries},
 };
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -63,7 +63,7 @@ enum Step {
     Pause { ms: u64 },
     /// The program waits for all calls so far.
     Barrier,
-    /// The program makes a chain of calls, and cancels those that have not started.
+    /// The program makes a chain of calls and calls that never end by themselves, and cancels them.
     Cancelled { seed: u64, calls: usize },
     /// The program makes a call for each of some variables, and waits for these calls.
     Group { on: Vec<usize> },

@@ -13,7 +13,10 @@ use super::{
     World,
     turn::{self, Turn},
 };
-use crate::{invariants::Seen, workload::mix};
+use crate::{
+    invariants::Seen,
+    workload::{mix, workflow::ENDLESS},
+};
 
 /// The time of the simulated clocks at the start, in microseconds since 1970.
 const BEGINNING_US: u64 = 1_800_000_000_000_000;
@@ -43,7 +46,10 @@ impl FlowWorld for World {
         BEGINNING_US + 1_000 * self.now() + mix(node.0, 17) % SKEW_US
     }
 
-    fn call(&self, node: NodeId, _: &'static str, call: u64) -> Passing {
+    fn call(&self, node: NodeId, task: &'static str, call: u64) -> Passing {
+        if task == ENDLESS {
+            return Box::pin(std::future::pending());
+        }
         // Each try has its own duration.
         let ms = self.with(|state| {
             let mean = state.slice_ms;

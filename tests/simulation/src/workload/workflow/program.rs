@@ -7,7 +7,9 @@ use dataflow_framework::{Data, Failure, Program, TaskDef, barrier, commute, grou
 use super::{
     super::{Shape, shapes::mix},
     Step,
-    tasks::{Item, add, attempt, attempt_or_not, both, flaky, gather, make, panics, parts, sum},
+    tasks::{
+        Item, add, attempt, attempt_or_not, both, endless, endless_future, flaky, gather, make, panics, parts, sum,
+    },
 };
 use crate::world::{pause, show_read};
 
@@ -25,7 +27,8 @@ impl Program for Flow {
     type Output = Vec<Option<u64>>;
 
     fn tasks() -> Vec<&'static TaskDef> {
-        tasks![make, add, sum, both, gather, parts, attempt, attempt_or_not, flaky, panics].to_vec()
+        let ending = tasks![make, add, sum, both, gather, parts, attempt, attempt_or_not, flaky, panics];
+        [&ending[..], &tasks![endless, endless_future]].concat()
     }
 
     fn run(shape: &Shape) -> Result<Vec<Option<u64>>, Box<dyn Error + Send + Sync>> {
@@ -138,9 +141,17 @@ impl State {
     }
 }
 
-/// Makes a chain of calls, and cancels those that have not started: their results are never read.
+/// Makes a chain of calls, and sometimes calls that never end by themselves, and cancels them: their results are never read.
 fn cancelled(seed: u64, calls: usize) {
     let (chain, last) = group(|| {
+        if seed.is_multiple_of(2) {
+            drop(endless());
+        }
+        if seed.is_multiple_of(3) {
+            drop(endless_future());
+        }
+        // Some of them have started by then.
+        pause(Duration::from_millis(seed % 5 * 20));
         let mut last = make(seed, 8);
         for _ in 1..calls {
             let before = last.clone();

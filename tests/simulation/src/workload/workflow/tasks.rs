@@ -135,6 +135,21 @@ pub(super) fn flaky(of: &Item) -> Result<Item, String> {
     if has_failed { Err("not yet".to_owned()) } else { Ok(of.with(numbers::flaky(of.number))) }
 }
 
+/// Runs until it is cancelled. The world lets no time pass for it.
+#[task]
+pub(super) fn endless() -> Item {
+    unreachable!("it is cancelled before")
+}
+
+/// The name of that task.
+pub(crate) const ENDLESS: &str = endless::TASK.name;
+
+/// Does the same, and occupies no worker.
+#[task]
+pub(super) async fn endless_future() -> Item {
+    std::future::pending().await
+}
+
 #[task]
 pub(super) fn panics(of: &Item) -> Item {
     match numbers::panics(of.number) {
