@@ -81,7 +81,7 @@ fn forward(test: usize) -> Data<u64> {
 #[task(on_failure = cancel_group)]
 fn fail_when_started(test: usize, calls: u32) -> Result<(), String> {
     STARTS[test].wait_for(calls);
-    Err("as it was told".to_owned())
+    Err("as requested".to_owned())
 }
 
 #[task]
@@ -148,7 +148,7 @@ fn wait_until_gone(process: &str) {
 }
 
 #[test]
-fn cancelled_task_is_told_and_not_retried() {
+fn cancelled_task_sees_cancellation_and_is_not_retried() {
     let ended = workflow(2).run(|| {
         let (searches, found) = group(|| [search(0), search(0)]);
         STARTS[0].wait_for(2);
@@ -190,7 +190,7 @@ fn failure_of_a_call_stops_running_calls_of_its_group() {
             fail_when_started(2, 2);
             found
         });
-        assert_eq!(calls.wait().expect_err("one has failed").reason(), "as it was told");
+        assert_eq!(calls.wait().expect_err("one has failed").reason(), "as requested");
         for found in found {
             assert_eq!(found.get().expect_err("it is cancelled").kind(), FailureKind::Cancelled);
         }
@@ -220,14 +220,14 @@ fn output_of_a_task_that_ignores_its_cancellation_does_not_count() {
 
 #[test]
 fn future_of_a_cancelled_call_is_dropped() {
-    let (held, told) = mpsc::channel();
+    let (held, receiver) = mpsc::channel();
     *HELD.lock().expect("no holder panics") = Some(held);
     let ended = workflow(1).run(|| {
         let (calls, ()) = group(hang);
-        told.recv_timeout(SOON).expect("it runs");
+        receiver.recv_timeout(SOON).expect("it runs");
         calls.cancel();
         calls.wait()?;
-        assert_eq!(told.recv_timeout(SOON), Err(RecvTimeoutError::Disconnected), "the future is dropped");
+        assert_eq!(receiver.recv_timeout(SOON), Err(RecvTimeoutError::Disconnected), "the future is dropped");
         Ok::<_, Failure>(())
     });
     ended.expect("a cancellation is no failure");

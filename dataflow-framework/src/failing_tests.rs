@@ -321,7 +321,7 @@ fn cancelled_calls_do_not_run() {
         drop(closed);
         waiting.wait()?;
         let failure = sum.get().expect_err("it depends on one that was cancelled");
-        assert_eq!((failure.call(), failure.reason()), (1_999, "it was cancelled"));
+        assert_eq!((failure.call(), failure.reason()), (0, "it was cancelled"));
         assert_eq!(failure.kind(), FailureKind::Cancelled);
         let run = numbers.iter().filter(|number| number.get().is_ok()).count();
         assert!(run < 2_000);

@@ -13,8 +13,8 @@ use std::{
 use tokio::{sync::Semaphore, task::yield_now};
 
 use crate::{
-    Data, Failure, FailureKind, Main, Program, TaskDef, Workflow, WorkflowError, barrier, once_token,
-    task, tasks, time_left,
+    Data, Failure, FailureKind, Main, Program, TaskDef, Workflow, WorkflowError, barrier, once_token, task,
+    tasks, time_left,
 };
 
 /// A duration longer than any test takes.
@@ -113,7 +113,7 @@ async fn third_time(name: String) -> Result<String, String> {
 async fn panics(number: &mut u64) {
     yield_now().await;
     *number += 1;
-    panic!("as it was told");
+    panic!("as requested");
 }
 
 static DROPPED: Semaphore = Semaphore::const_new(0);
@@ -124,7 +124,7 @@ struct Noisy(bool);
 impl Drop for Noisy {
     fn drop(&mut self) {
         DROPPED.add_permits(1);
-        assert!(!self.0, "dropped as it was told");
+        assert!(!self.0, "dropped as requested");
     }
 }
 
@@ -229,7 +229,7 @@ fn failures_of_async_calls_have_kinds_and_are_retried() {
             let mut number = Data::new(1);
             panics(&mut number);
             let failure = number.get().expect_err("it panics");
-            assert_eq!((failure.kind(), failure.reason()), (FailureKind::Panic, "it panicked: as it was told"));
+            assert_eq!((failure.kind(), failure.reason()), (FailureKind::Panic, "it panicked: as requested"));
             named.get().map(|name| name.clone())
         });
         assert_eq!(ended.expect("the third attempt succeeds"), "it");

@@ -4,7 +4,13 @@ use std::{collections::BTreeMap, fmt, pin::Pin, ptr};
 
 use thiserror::Error;
 
-use crate::{failure::Failed, file, invocation::{Invocation, Outputs}, options::Options, task_options::TaskOptions};
+use crate::{
+    failure::Failed,
+    file,
+    invocation::{Invocation, Outputs},
+    options::Options,
+    task_options::TaskOptions,
+};
 
 /// Runs a call: takes its arguments and puts its outputs.
 pub(crate) type RunTask = fn(&mut Invocation<'_>) -> Result<(), Failed>;

@@ -4,13 +4,14 @@ use std::{
     collections::BTreeMap,
     env, fs,
     os::unix::fs::PermissionsExt as _,
+    path::PathBuf,
     process::{Command, ExitCode, abort},
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use dataflow_framework::{
-    Data, Failure, FailureKind, File, Main, Program, Settings, TaskDef, Workflow, WorkflowError,
+    Data, Failure, FailureKind, File, Main, Program, Settings, TaskDef, Workflow, WorkflowError, group,
     serve_isolated, task, tasks,
 };
 
@@ -79,6 +80,15 @@ async fn later(number: &u64) -> (u64, u32) {
     (number + 1, std::process::id())
 }
 
+/// Writes its process number to a file, and never returns.
+#[task(isolated, retry = 1)]
+fn linger(at: String) -> Result<u64, Error> {
+    fs::write(at, format!("{}\n", std::process::id()))?;
+    loop {
+        thread::sleep(Duration::from_secs(3600));
+    }
+}
+
 /// Aborts in the first execution, which leaves a file.
 #[task(isolated, retry = 1)]
 fn abort_once(at: String) -> u64 {
@@ -108,7 +118,7 @@ fn ignores_result(number: u64) -> u64 {
 }
 
 fn table() -> Vec<&'static TaskDef> {
-    let others = tasks![abort_once, abort_or_not, calls, ignores_result, later];
+    let others = tasks![abort_once, abort_or_not, calls, ignores_result, later, linger];
     [&tasks![process, update, read, scribble, double, harm][..], &others].concat()
 }
 
@@ -250,6 +260,31 @@ fn isolated_crash_leaves_nodes_running() -> Result<(), Error> {
     Ok(())
 }
 
+fn process_of_cancelled_isolated_call_is_killed() -> Result<(), Error> {
+    let folder = tempfile::tempdir()?;
+    let at = folder.path().join("process");
+    let deadline = Instant::now() + Duration::from_secs(60);
+    workflow().run(|| {
+        let (calls, made) = group(|| linger(at.display().to_string()));
+        let process = loop {
+            match fs::read_to_string(&at).unwrap_or_default().strip_suffix('\n') {
+                Some(process) => break process.to_owned(),
+                None => assert!(Instant::now() < deadline, "it does not start"),
+            }
+            thread::sleep(Duration::from_millis(10));
+        };
+        calls.cancel();
+        calls.wait()?;
+        assert_eq!(made.get().expect_err("it is cancelled").kind(), FailureKind::Cancelled);
+        while PathBuf::from(format!("/proc/{process}")).exists() {
+            assert!(Instant::now() < deadline, "its process is not killed");
+            thread::sleep(Duration::from_millis(10));
+        }
+        Ok::<_, Failure>(())
+    })?;
+    Ok(())
+}
+
 fn isolated_async_task_runs_in_its_process() -> Result<(), Error> {
     let (number, process) = workflow().run(|| {
         let (number, process) = later(&Data::new(1));
@@ -284,7 +319,7 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     serve_isolated(table());
-    let tests: [(&str, Test); 9] = [
+    let tests: [(&str, Test); 10] = [
         ("isolated_call_round_trips_values_and_files", isolated_call_round_trips_values_and_files),
         ("isolated_task_runs_nested_calls_in_its_process", isolated_task_runs_nested_calls_in_its_process),
         (
@@ -295,6 +330,7 @@ fn main() -> ExitCode {
         ("isolated_task_unknown_to_its_process_fails", isolated_task_unknown_to_its_process_fails),
         ("isolated_crash_fails_only_its_call", isolated_crash_fails_only_its_call),
         ("isolated_crash_leaves_nodes_running", isolated_crash_leaves_nodes_running),
+        ("process_of_cancelled_isolated_call_is_killed", process_of_cancelled_isolated_call_is_killed),
         ("isolated_async_task_runs_in_its_process", isolated_async_task_runs_in_its_process),
         ("isolated_call_without_server_fails", isolated_call_without_server_fails),
     ];

@@ -1,8 +1,8 @@
 //! The inputs and outputs of a task, according to the types of its function.
 
 use syn::{
-    Error, FnArg, GenericArgument, GenericParam, Ident, ItemFn, Pat, PathArguments, Result, ReturnType, Token,
-    Type, TypePath, parse_quote, spanned::Spanned as _,
+    Error, FnArg, GenericArgument, GenericParam, Ident, ItemFn, Pat, PathArguments, Result, ReturnType,
+    Token, Type, TypePath, parse_quote, spanned::Spanned as _,
 };
 
 const LIFETIME: &str = "what a task reads lives as long as its call: leave the lifetime out";
@@ -74,7 +74,9 @@ impl Signature {
         }
         let parameters = signature.inputs.iter().map(Parameter::read).collect::<Result<_>>()?;
         let returned = Returned::read(&signature.output)?;
-        if let Some(word) = signature.asyncness.filter(|_| returned.results.iter().any(|made| made.is_handed_on)) {
+        if let Some(word) =
+            signature.asyncness.filter(|_| returned.results.iter().any(|made| made.is_handed_on))
+        {
             return Err(Error::new(
                 word.span(),
                 "an `async` task makes no calls, so it has no handle to return: return the data, or leave `async` out and \

@@ -18,8 +18,7 @@ use super::{
 };
 use crate::{
     Data, Failure, FailureKind, File, TaskDef, Workflow, WorkflowError, failure::Failed,
-    invocation::Invocation, program::Calling, task, tasks, value::Value,
-    task::Body,
+    invocation::Invocation, program::Calling, task, task::Body, tasks, value::Value,
 };
 
 type Outcome = Result<(), Box<dyn Error + Send + Sync>>;

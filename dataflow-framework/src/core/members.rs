@@ -438,8 +438,7 @@ impl Load {
         !self.is_closed()
             && self.workers > 0
             && !self.reserved.is_some_and(is_kept_for)
-            && (demand == Demand::NONE
-                || (self.capacity.can_take(demand) && self.has_memory_for(demand)))
+            && (demand == Demand::NONE || (self.capacity.can_take(demand) && self.has_memory_for(demand)))
     }
 
     fn estimate(&mut self, durations: &Durations) {

@@ -17,8 +17,6 @@ use self::{
 use super::{
     Action, Answer, Assignment, Capacity, Cause, Demand, Graph, Held, History, Input, Mark, Member, Outcome,
     Source, Step, Unfit, Work,
-    call::CallState,
-    graph::DEATHS_MAX,
     graph_tests::{new_call, version},
     virtual_stores::{self, Stores, check_rest, fetch},
 };
@@ -160,12 +158,6 @@ impl Run {
         }
         self.perform();
         self.check();
-    }
-
-    /// Returns whether the loss of a member leaves each of its calls below the limit of lost members.
-    fn may_be_lost(&self, member: Member) -> bool {
-        let mut calls = self.graph.known().calls.iter();
-        calls.all(|(_, call)| call.state != CallState::Runs(member) || call.deaths < DEATHS_MAX)
     }
 
     /// Reports the member of a call as unfit, at most once for each call, if another member can run it.
@@ -368,7 +360,7 @@ impl Run {
                 match answer {
                     Answer::Failed(_) | Answer::Ended(Some(_)) => task.now = Now::Fails,
                     Answer::Ended(None) => {}
-                    Answer::Over => drop(self.running.swap_remove(at)),
+                    Answer::Over => self.end_obsolete(at),
                 }
             }
         }
@@ -453,6 +445,7 @@ impl Run {
             has_begun: false,
             now: Now::Runs,
             is_earlier: false,
+            is_cancelled: false,
             assignment,
         });
     }

@@ -24,6 +24,8 @@ pub enum How {
     Ignored,
     /// It has failed.
     Failed,
+    /// It was cancelled.
+    Cancelled,
 }
 
 /// An event on a node. Values are identified by their hashes.
@@ -53,6 +55,8 @@ pub enum Seen {
         mark: u128,
         /// The versions that it reads, in the order of its arguments, with their hashes.
         reads: Vec<(Version, u128)>,
+        /// Whether it occupies a worker.
+        takes_worker: bool,
     },
     /// A call has run to completion.
     Ran {
@@ -112,7 +116,8 @@ impl Seen {
         let Assignment { call, mark, arguments, .. } = assignment;
         let versions = arguments.iter().flat_map(Argument::versions);
         let reads = versions.zip(inputs).map(|(version, value)| (Version::of(*version), value));
-        Self::Begins { call: *call, mark: mark.hash(), reads: reads.collect() }
+        let takes_worker = !assignment.is_future();
+        Self::Begins { call: *call, mark: mark.hash(), reads: reads.collect(), takes_worker }
     }
 
     /// Returns the event of the end of a call.

@@ -185,12 +185,7 @@ fn in_second_run(Failed { reason, kind, .. }: Failed) -> Failed {
 }
 
 /// Compares the outputs of two runs, and the inputs with those `before`. Returns the output.
-fn compared(
-    before: Vec<(u64, u128)>,
-    inputs: &[Value],
-    first: Vec<Put>,
-    second: &[Put],
-) -> Result<Vec<Put>> {
+fn compared(before: Vec<(u64, u128)>, inputs: &[Value], first: Vec<Put>, second: &[Put]) -> Result<Vec<Put>> {
     let after = fingerprints(inputs).into_iter();
     if let Some(changed) = before.into_iter().zip(after).position(|(before, after)| before != after) {
         let number = changed + 1;

@@ -20,6 +20,7 @@ use tokio::{
 use super::{
     context::Context,
     deadline,
+    executor::Executor,
     queue::{Queue, Started, State, Waiting},
 };
 use crate::{
@@ -51,18 +52,22 @@ impl Futures {
         }
     }
 
-    fn start(&mut self, platform: &Platform, future: impl Future<Output = ()> + Send + 'static) -> io::Result<()> {
+    /// Returns where futures run; `None` for the runtime of this thread, in a simulated node.
+    fn runtime(&mut self, platform: &Platform) -> io::Result<Option<&Runtime>> {
         if let Platform::Simulated(_) = platform {
-            tokio::spawn(future);
-            return Ok(());
+            return Ok(None);
         }
-        let runtime = match self.runtime.take() {
-            Some(runtime) => runtime,
+        if self.runtime.is_none() {
             // One thread suffices for futures, which do not compute.
-            None => Builder::new_multi_thread().worker_threads(1).thread_name("task futures").enable_all().build()?,
-        };
-        self.runtime.insert(runtime).spawn(future);
-        Ok(())
+            let mut builder = Builder::new_multi_thread();
+            builder
+                .worker_threads(1)
+                .max_blocking_threads(BLOCKING_MAX)
+                .thread_name("task futures")
+                .enable_all();
+            self.runtime = Some(builder.build()?);
+        }
+        Ok(self.runtime.as_ref())
     }
 }
 
@@ -91,24 +96,53 @@ impl Queue {
     }
 
     fn begin_future(self: &Arc<Self>, state: &mut State, waiting: Waiting) {
-        state.futures.running += 1;
-        let place = Place(Arc::clone(self), state.start(&waiting));
+        let started = state.start(&waiting);
+        let runtime = match state.futures.runtime(&self.platform) {
+            Ok(runtime) => runtime,
+            Err(error) => {
+                tracing::error!(%error, "cannot start the thread that runs `async` tasks: a worker waits for the task");
+                state.on_stopped(started);
+                return state.push(waiting);
+            }
+        };
+        let place = Place(Arc::clone(self), started);
         let run = async move {
             let place = place;
             waiting.run_as_future(&place.0.platform).await;
         };
-        if let Err(error) = state.futures.start(&self.platform, run) {
-            tracing::error!(%error, "cannot start the thread that runs `async` tasks; restart the node");
-        }
+        drop(match runtime {
+            Some(runtime) => runtime.spawn(run),
+            None => tokio::spawn(run),
+        });
+        state.futures.running += 1;
     }
 }
 
-/// Does something that may block, on the thread that runs futures.
-pub(super) fn blocking<R>(platform: &Platform, work: impl FnOnce() -> R) -> R {
-    match platform {
-        Platform::Machine => block_in_place(work),
-        // Nothing blocks there.
-        Platform::Simulated(_) => work(),
+/// The maximum number of threads for work that blocks.
+const BLOCKING_MAX: usize = 32;
+
+impl Executor {
+    /// Returns whether the start and the end of a call may wait for the cache, so that other futures must run on another thread.
+    fn may_block(&self, assignment: &Assignment) -> bool {
+        let is_machine = matches!(self.queue.platform, Platform::Machine);
+        is_machine && assignment.manner.is_cached && self.cache.get().is_some()
+    }
+}
+
+impl Waiting {
+    async fn run_as_future(self, platform: &Platform) {
+        let may_block = self.executor.may_block(&self.assignment);
+        let begun = if may_block { block_in_place(|| self.begin()) } else { self.begin() };
+        let Some(running) = begun else { return };
+        if let Platform::Simulated(simulated) = platform {
+            running.pass(simulated).await;
+        }
+        let (running, written) = running.run_as_future().await;
+        if may_block {
+            block_in_place(|| running.end(None, written));
+        } else {
+            running.end(None, written);
+        }
     }
 }
 
@@ -146,7 +180,8 @@ pub(super) fn wait_for<R: Send>(future: impl Future<Output = Result<R, Failed>> 
         let started = thread::Builder::new().name("task future".to_owned()).spawn_scoped(scope, run);
         started.map(|thread| thread.join())
     });
-    let ran = ran.map_err(|error| Failed::of_node(format!("cannot start a thread for an `async` task: {error}")))?;
+    let ran =
+        ran.map_err(|error| Failed::of_node(format!("cannot start a thread for an `async` task: {error}")))?;
     ran.unwrap_or_else(|panic| Err(Failed::panicked(&*panic)))
 }
 
@@ -167,6 +202,13 @@ impl Polled {
         result.unwrap_or_else(|panic| Err(Failed::panicked(&*panic)))
     }
 
+    fn drop_task(&mut self, future: CallFuture) -> Result<(), Failed> {
+        self.during(|| {
+            drop(future);
+            Ok(())
+        })
+    }
+
     fn poll_task(&mut self, cx: &mut std::task::Context<'_>) -> Poll<Result<Outputs, Failed>> {
         let Some(mut future) = self.future.take() else {
             unreachable!("it is not polled after its end");
@@ -177,10 +219,10 @@ impl Polled {
                 self.future = Some(future);
                 Poll::Pending
             }
-            Ok(Poll::Ready(ended)) => Poll::Ready(self.during(|| Ok(drop(future))).and(ended)),
+            Ok(Poll::Ready(ended)) => Poll::Ready(self.drop_task(future).and(ended)),
             Err(failed) => {
                 // The first panic is the reason.
-                let _ = self.during(|| Ok(drop(future)));
+                let _ = self.drop_task(future);
                 Poll::Ready(Err(failed))
             }
         }
@@ -202,7 +244,7 @@ impl Drop for Polled {
     fn drop(&mut self) {
         // The call has exceeded its timeout, or the node exits.
         if let Some(future) = self.future.take()
-            && let Err(Failed { reason, .. }) = self.during(|| Ok(drop(future)))
+            && let Err(Failed { reason, .. }) = self.drop_task(future)
         {
             tracing::warn!(reason, "the future of an `async` task has panicked when it was dropped");
         }

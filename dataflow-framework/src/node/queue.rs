@@ -90,6 +90,15 @@ pub(super) struct State {
 }
 
 impl State {
+    pub(super) fn push(&mut self, waiting: Waiting) {
+        // Nested calls go first: running tasks wait for them.
+        if waiting.assignment.call < NESTED_BIT {
+            self.waiting.push_back(waiting);
+        } else {
+            self.waiting.push_front(waiting);
+        }
+    }
+
     /// Records that a call starts.
     pub(super) fn start(&mut self, waiting: &Waiting) -> Started {
         self.starts += 1;
@@ -236,14 +245,12 @@ impl Queue {
         let waiting = Waiting { executor, epoch, assignment, cancellation: Arc::default() };
         // Without workers the program runs its calls itself.
         if waiting.assignment.is_future() && state.workers > 0 {
-            return self.push_future(&mut state, waiting);
+            if !state.is_over {
+                self.push_future(&mut state, waiting);
+            }
+            return;
         }
-        // Nested calls go first: running tasks wait for them.
-        if waiting.assignment.call < NESTED_BIT {
-            state.waiting.push_back(waiting);
-        } else {
-            state.waiting.push_front(waiting);
-        }
+        state.push(waiting);
         self.report(&state);
         let is_awaited = state.idle > 0;
         drop(state);

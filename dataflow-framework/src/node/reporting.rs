@@ -9,7 +9,7 @@ use super::{
     stopwatch::Timing,
 };
 use crate::{
-    core::{Held, Mark, Outcome, Seen},
+    core::{Held, How, Mark, Outcome, Seen},
     ids::{CallId, VersionId},
 };
 
@@ -88,6 +88,7 @@ impl Executor {
 
     /// Reports that a cancelled call has ended.
     pub(super) fn report_cancelled(&self, epoch: u64, call: CallId) {
+        self.see(|| Seen::Ran { call, how: How::Cancelled });
         let (report, _) = self.end_call(epoch, call);
         if let Some(report) = report {
             report.tell(News::Returned { call, unchanged: Vec::new() });

@@ -11,7 +11,6 @@ use super::{
     context::Context,
     deadline::{self, Deadline},
     executor::Executor,
-    futures::blocking,
     ledger::Use,
     messages::News,
     nesting::Running,
@@ -25,7 +24,7 @@ use crate::{
     failure::Failed,
     ids::Execution,
     invocation::Put,
-    platform::{Platform, Simulated},
+    platform::Simulated,
     value::Value,
 };
 
@@ -60,14 +59,14 @@ impl RunningCall {
         self.end(nest, written)
     }
 
-    /// Does the same as [`run`](Self::run) for an `async` task.
-    async fn run_as_future(mut self, platform: &Platform) {
+    /// Runs its `async` task. Returns the output for [`end`](Self::end).
+    pub(super) async fn run_as_future(mut self) -> (Self, Result<Written, Failed>) {
         let (inputs, context) = (std::mem::take(&mut self.inputs), self.context());
         let written = match self.take_found() {
             Some(found) => Ok(found),
             None => attempt::run_future(&self.assignment, inputs, &context, self.executor.nesting).await,
         };
-        blocking(platform, || self.end(None, written));
+        (self, written)
     }
 
     fn context(&self) -> Context {
@@ -82,7 +81,7 @@ impl RunningCall {
     }
 
     /// Reports the outcome.
-    fn end(self, nest: Option<Execution>, written: Result<Written, Failed>) -> Continues {
+    pub(super) fn end(self, nest: Option<Execution>, written: Result<Written, Failed>) -> Continues {
         let Self { executor, epoch, assignment, uses, found, mut watch, since, lap, cancellation, .. } = self;
         let Assignment { call, mark, .. } = assignment;
         executor.store.release(uses);
@@ -146,14 +145,6 @@ impl RunningCall {
 impl Waiting {
     pub(super) fn run(self) -> Continues {
         self.begin().map_or(Continues::Here, RunningCall::run)
-    }
-
-    pub(super) async fn run_as_future(self, platform: &Platform) {
-        let Some(running) = blocking(platform, || self.begin()) else { return };
-        if let Platform::Simulated(simulated) = platform {
-            running.pass(simulated).await;
-        }
-        running.run_as_future(platform).await;
     }
 
     /// Starts it, if it can run.

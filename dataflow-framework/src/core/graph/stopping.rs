@@ -86,8 +86,11 @@ impl Graph {
 
     /// Handles the outcome of a cancelled call, which does not count. Returns whether it was one.
     pub(super) fn is_of_stopped(&mut self, id: CallId, member: Member, outcome: &Outcome) -> bool {
-        let is_one = self.has_stopped(id, member, &[]);
-        if let Outcome::Written { bytes, .. } | Outcome::Durable { bytes, .. } | Outcome::Ignored { bytes, .. } = outcome
+        let unchanged = if let Outcome::Unfit(unfit) = outcome { &unfit.unchanged[..] } else { &[] };
+        let is_one = self.has_stopped(id, member, unchanged);
+        if let Outcome::Written { bytes, .. }
+        | Outcome::Durable { bytes, .. }
+        | Outcome::Ignored { bytes, .. } = outcome
             && is_one
         {
             self.data.discard_duplicate_output(id, member, bytes.len());

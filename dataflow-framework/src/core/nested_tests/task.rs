@@ -9,6 +9,8 @@ use super::{
 use crate::{
     core::{
         Assignment, Held, Mark, Member, NewCall, Outcome, Step, TaskCall,
+        call::CallState,
+        graph::DEATHS_MAX,
         graph_tests::{new_call, version},
     },
     failure::Failure,
@@ -32,6 +34,7 @@ pub(super) struct Running {
     pub(super) has_begun: bool,
     pub(super) now: Now,
     pub(super) is_earlier: bool,
+    pub(super) is_cancelled: bool,
 }
 
 /// The state of a running task.
@@ -57,10 +60,26 @@ impl Run {
     pub(super) fn stop(&mut self, member: Member, call: CallId) {
         let is_it = |task: &Running| (task.member, task.assignment.call) == (member, call);
         let at = self.running.iter().position(is_it);
-        if let Some(at) = at.filter(|at| self.running[*at].has_begun || call.is_multiple_of(2)) {
-            self.running.swap_remove(at);
-            self.graph.returned(call, member, &[]);
+        if let Some(at) = at {
+            self.running[at].is_cancelled = true;
+            if self.running[at].has_begun || call.is_multiple_of(2) {
+                self.end_obsolete(at);
+            }
         }
+    }
+
+    /// Ends an execution that does not count.
+    pub(super) fn end_obsolete(&mut self, at: usize) {
+        let Running { member, assignment, is_cancelled, .. } = self.running.swap_remove(at);
+        if is_cancelled {
+            self.graph.returned(assignment.call, member, &[]);
+        }
+    }
+
+    /// Returns whether the loss of a member leaves each of its calls below the limit of lost members.
+    pub(super) fn may_be_lost(&self, member: Member) -> bool {
+        let mut calls = self.graph.known().calls.iter();
+        calls.all(|(_, call)| call.state != CallState::Runs(member) || call.deaths < DEATHS_MAX)
     }
 
     /// Executes the next act of a task, or completes it.

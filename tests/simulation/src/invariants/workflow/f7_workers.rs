@@ -1,4 +1,4 @@
-//! F7: a node never runs more calls at a time than it has workers: otherwise it would use more memory and
+//! F7: a node never runs more calls at a time, except for futures, than it has workers: otherwise it would use more memory and
 //! processors than its operator allowed. (Messages are bounded by I6, and everything else by the framework's
 //! own limits.)
 
@@ -26,7 +26,7 @@ impl Invariant for WorkersAtMost {
             Some((node, Step::Leads { workers, .. } | Step::Follows { workers, .. })) => {
                 self.workers.insert(node, *workers);
             }
-            Some((node, Step::Begins { call, .. })) => {
+            Some((node, Step::Begins { call, takes_worker: true, .. })) => {
                 let running = self.running.entry(node).or_default();
                 if !running.insert(*call) {
                     return Err(format!("{node} runs call {call} twice at the same time"));

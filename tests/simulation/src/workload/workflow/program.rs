@@ -8,7 +8,8 @@ use super::{
     super::{Shape, shapes::mix},
     Step,
     tasks::{
-        Item, add, attempt, attempt_or_not, both, endless, endless_future, flaky, gather, make, panics, parts, sum,
+        Item, add, attempt, attempt_or_not, both, endless, endless_future, flaky, gather, make, panics,
+        parts, sum,
     },
 };
 use crate::world::{pause, show_read};
