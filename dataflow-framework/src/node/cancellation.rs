@@ -65,8 +65,8 @@ pub(crate) fn cancelled() -> Failed {
     Failed::of_kind(FailureKind::Cancelled, "it was cancelled")
 }
 
-/// Returns whether the call that this thread runs was [cancelled](crate::Group::cancel), so that its output is not needed;
-/// `false` if the thread runs no call.
+/// Returns whether the output of the call that this thread runs is not needed, since the call was
+/// [cancelled](crate::Group::cancel), or the program has ended; `false` if the thread runs no call.
 ///
 /// A task that takes long should check this regularly, and return when it is true, so that its worker becomes free. The
 /// returned value does not matter.

@@ -177,9 +177,10 @@ impl Executor {
         Inventory { epoch, held, running, unseen }
     }
 
-    /// Runs no more calls. Running calls run until they complete, but their outcomes are not reported.
+    /// Runs no more calls. Running calls are cancelled, and their outcomes are not reported.
     pub(crate) fn end(&self) {
         self.is_over.store(true, Relaxed);
+        self.queue.cancel_all();
         self.waits.end_all();
     }
 

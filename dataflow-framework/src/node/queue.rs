@@ -299,6 +299,11 @@ impl Queue {
         Err(state.executions(call).next().is_some())
     }
 
+    /// Cancels all calls that have started.
+    pub(super) fn cancel_all(&self) {
+        self.lock().started.values().for_each(|cancellation| cancellation.cancel());
+    }
+
     /// Returns whether a call runs here that was cancelled.
     pub(super) fn is_stopping(&self, call: CallId) -> bool {
         self.lock().executions(call).any(|cancellation| cancellation.is_cancelled())

@@ -41,6 +41,9 @@ impl Graph {
         }
         let is_present = |nest: &Nest| nest.runs == Some((member, execution)) && nest.outcome.is_none();
         if !self.nests.by_call.get(&parent).is_some_and(is_present) {
+            if let Step::Bring { position, .. } = step {
+                self.drop_data_of_stopped(parent, member, position);
+            }
             return;
         }
         match step {

@@ -14,9 +14,10 @@ use crate::{
         groups::Group,
         journal::fact::Fact,
         members::Member,
+        stopping::Stopped,
     },
     failure::Reason,
-    ids::{CallId, VersionId},
+    ids::{CallId, VersionId, number_within},
 };
 
 impl Graph {
@@ -60,7 +61,8 @@ impl Graph {
             // Only the calls that its task has made still run.
             self.data.free(id, member);
         } else {
-            self.stopping.add(id, member, self.data.claim_of(id));
+            let (claim, tries) = (self.data.claim_of(id), self.data.calls[&id].failures);
+            self.stopping.add(id, Stopped { member, claim, tries });
         }
         let call = self.data.calls.get_mut(&id).expect("it runs");
         call.state = CallState::Worker;
@@ -69,8 +71,17 @@ impl Graph {
 
     /// Notifies the member that still runs a call of its cancellation.
     pub(super) fn notify_of_cancellation(&mut self, id: CallId) {
-        if let Some(member) = self.stopping.member(id) {
+        if let Some(Stopped { member, .. }) = self.stopping.get(id) {
             self.data.actions.push(Action::Cancel(member, id));
+        }
+    }
+
+    /// Drops data that the task of a cancelled call has created before its member was notified.
+    pub(super) fn drop_data_of_stopped(&mut self, id: CallId, member: Member, position: u64) {
+        let Some(Stopped { tries, .. }) = self.stopping.get(id) else { return };
+        let version = VersionId { call: number_within(id, tries, position), slot: 0 };
+        if !self.data.versions.contains_key(&version) {
+            self.data.actions.push(Action::Forget(member, version));
         }
     }
 
