@@ -280,7 +280,8 @@ impl Program for Searching {
             assert_eq!(found.get().expect_err("it is cancelled").kind(), FailureKind::Cancelled);
         }
         let (outer, found) = group(|| [5; 3].map(search_within));
-        STARTS[5].wait_for(3);
+        // The others may be assigned to the same node.
+        STARTS[5].wait_for(1);
         outer.cancel();
         outer.wait()?;
         for found in found {
@@ -296,6 +297,6 @@ fn calls_on_several_nodes_are_stopped() {
     let report = Main::<Searching>::job(()).nodes(3).run().expect("it runs");
     Main::<Searching>::returned(&report).expect("it succeeds");
     ENDS[4].wait_for(3);
-    ENDS[5].wait_for(3);
+    ENDS[5].wait_for(1);
     assert_eq!(NUMBERED.load(Relaxed), 30);
 }
