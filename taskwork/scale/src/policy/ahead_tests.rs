@@ -171,6 +171,26 @@ fn demand_replaces_a_machine_at_the_maximum() {
 }
 
 #[test]
+fn offer_whose_machines_lack_what_it_promises_starts_no_further_one() {
+    let fat = OfferSeen { memory_bytes: Some(64 << 30), ..offer("fat", 0.8) };
+    let offers = [offer("a", 0.1), fat.clone()].map(|offer| OfferSeen {
+        memory_bytes: offer.memory_bytes.or(Some(8 << 30)),
+        ..offer
+    });
+    let mut policy = Policy::new(goals(8));
+    for round in 0..10 {
+        let mut ahead = demanding(&json!({"memory_bytes": 64_u64 << 30}), false);
+        (ahead.ready, ahead.slices_ns) = (10, vec![20 * SECOND]);
+        let mut seen = seen(round * 5, 1, &offers, ahead);
+        seen.machines.push(machine(9, &fat));
+        seen.workers += 2;
+        let decision = policy.decide(&seen);
+        assert!(decision.wanted.get("fat").is_none_or(|wanted| *wanted <= 1), "{}", decision.reason);
+        assert!(decision.reason.contains("correct the offer \"fat\""), "{}", decision.reason);
+    }
+}
+
+#[test]
 fn starved_windows_do_not_lower_the_efficiency() {
     let offers = [offer("a", 0.1)];
     let mut policy = Policy::new(goals(8));

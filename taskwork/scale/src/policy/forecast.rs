@@ -439,22 +439,33 @@ impl<'a> Outlook<'a> {
 }
 
 /// Returns the offers of which one machine each is started for ready work that no node can do, and the demands that no
-/// available offer satisfies. A machine that starts satisfies the demands that its offer does.
+/// available offer satisfies. A machine that starts satisfies the demands that its offer does. If one works and the demand is
+/// still without a node, the offer promises more than its machines have, so no further one is started.
 fn required(seen: &Observation, ahead: Option<&Ahead>, sources: &[Source]) -> (Vec<usize>, Vec<String>) {
-    let starting = |index: usize| {
-        let is_starting = |machine: &&MachineSeen| machine.state == MachineState::Starting;
-        seen.machines.iter().filter(is_starting).any(|machine| machine.offer == seen.offers[index].name)
+    let exists = |index: usize, state: MachineState| {
+        let machines = seen.machines.iter().filter(|machine| machine.state == state);
+        machines.into_iter().any(|machine| machine.offer == seen.offers[index].name)
     };
     let (mut required, mut unplaced) = (Vec::new(), Vec::new());
     for demand in ahead.into_iter().flat_map(Ahead::demands).filter(|it| it.ready > 0 && !it.has_place) {
-        let able: Vec<&Source> =
-            sources.iter().filter(|source| serves(&seen.offers[source.index], demand)).collect();
-        if able.iter().any(|source| required.contains(&source.index) || starting(source.index)) {
+        let (tried, able): (Vec<&Source>, Vec<&Source>) = sources
+            .iter()
+            .filter(|source| serves(&seen.offers[source.index], demand))
+            .partition(|source| exists(source.index, MachineState::Working));
+        let comes = |source: &&Source| {
+            required.contains(&source.index) || exists(source.index, MachineState::Starting)
+        };
+        if able.iter().any(comes) {
             continue;
         }
-        match able.iter().find(|source| source.room > 0) {
-            Some(source) => required.push(source.index),
-            None => unplaced.push(described(demand)),
+        match (able.iter().find(|source| source.room > 0), tried.first()) {
+            (Some(source), _) => required.push(source.index),
+            (None, None) => unplaced.push(described(demand)),
+            (None, Some(source)) => unplaced.push(format!(
+                "{} (correct the offer {:?}: its machines do not have it)",
+                described(demand),
+                seen.offers[source.index].name
+            )),
         }
     }
     (required, unplaced)
