@@ -1,7 +1,8 @@
 //! The work ahead of a program, from its known calls and the durations of completed ones.
 //!
 //! Running calls are on average half done. Calls that are assigned ahead of a free worker are ready, not running. A call
-//! that a task makes is expected to end before the calls that read the output of that task.
+//! that a task makes is expected to end before the calls that read the output of that task. Calls of `async` tasks occupy
+//! no worker, so they only delay the calls that read their outputs.
 
 use std::{cmp::Reverse, collections::BTreeMap};
 
@@ -31,6 +32,7 @@ struct Open<'a> {
     id: CallId,
     task: &'static TaskDef,
     call: &'a Call,
+    /// 0 for a future.
     cores: u64,
 }
 
@@ -94,7 +96,7 @@ pub(super) fn work_ahead(data: &Data, is_open: bool) -> WorkAhead {
 impl<'a> Open<'a> {
     fn of(id: CallId, call: &'a Call) -> Option<Self> {
         let task = call.work.task().filter(|_| call.state != CallState::Done)?;
-        Some(Self { id, task, call, cores: u64::from(call.options.cores.max(1)) })
+        Some(Self { id, task, call, cores: u64::from(call.options.cores) })
     }
 }
 
@@ -229,6 +231,17 @@ mod tests {
         let ahead = graph.work_ahead(false);
         assert_eq!((ahead.left_ns, ahead.ready, ahead.longest_ns), (Some(90 * SECOND), 9, 10 * SECOND));
         assert_eq!((ahead.deviation_ns, ahead.slices_ns.iter().sum::<u64>()), (90 * SECOND, 90 * SECOND));
+    }
+
+    #[test]
+    fn futures_delay_their_readers_and_occupy_no_worker() {
+        let mut graph = graph();
+        let future = Options { cores: 0, ..Options::DEFAULT };
+        (1..=100).for_each(|id| call(&mut graph, id, &[], future));
+        call(&mut graph, 101, &[100], Options::DEFAULT);
+        let ahead = graph.work_ahead(false);
+        assert_eq!((ahead.left_ns, ahead.ready, ahead.running), (Some(SECOND), 0, 0));
+        assert_eq!((ahead.longest_ns, ahead.demands.len()), (2 * SECOND, 0));
     }
 
     #[test]
