@@ -34,8 +34,8 @@ const DOCUMENT_TIMEOUT: Duration = Duration::from_secs(15);
 const PATIENCE: Duration = Duration::from_secs(15);
 /// The maximum number of documents requested at the same time.
 const REQUESTS_MAX: usize = 2;
-/// The time for which a document without an argument is kept: pages request some again and again.
-const KEPT_FOR: Duration = Duration::from_secs(5);
+/// The time for which a document without an argument is kept. Pages request some of them again after this time.
+const KEPT_FOR: Duration = Duration::from_secs(15);
 /// The maximum number of kept documents of up to 500 KiB.
 const KEPT_MAX: usize = 8;
 
