@@ -9,7 +9,9 @@ use ring::digest::{SHA256, digest};
 use rustls::{
     SignatureScheme,
     crypto::ring::{default_provider, sign::any_supported_type},
-    pki_types::{CertificateDer, PrivateKeyDer, ServerName, TrustAnchor, UnixTime, pem::PemObject as _},
+    pki_types::{
+        CertificateDer, DnsName, PrivateKeyDer, ServerName, TrustAnchor, UnixTime, pem::PemObject as _,
+    },
 };
 use thiserror::Error;
 use webpki::{EndEntityCert, KeyUsage, anchor_from_trusted_cert};
@@ -42,11 +44,13 @@ struct Certified {
     authorities: Vec<TrustAnchor<'static>>,
     /// Empty for all that an authority has certified.
     allowed: Vec<Allowed>,
+    /// The fingerprint of the agent's own certificate.
+    own: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Allowed {
-    Name(ServerName<'static>),
+    Name(DnsName<'static>),
     Fingerprint(String),
 }
 
@@ -79,6 +83,15 @@ pub enum SubmitterError {
         /// The SHA-256 of the submitter's certificate, in hexadecimal digits.
         fingerprint: String,
     },
+    /// The program is signed with the certificate of the agent, which all programs on its machine can read.
+    #[error(
+        "it is signed with the agent's own certificate, which its programs can use, too: submit it with another one, or run \
+         the agent with --allow {fingerprint}"
+    )]
+    Own {
+        /// The SHA-256 of that certificate, in hexadecimal digits.
+        fingerprint: String,
+    },
 }
 
 impl Submitters {
@@ -88,8 +101,8 @@ impl Submitters {
     }
 
     /// Accepts submitters with a certificate of one of these authorities, in PEM. `allowed` restricts them, if it is not
-    /// empty: each entry is a DNS name in the certificate, or the SHA-256 of the certificate in hexadecimal digits, with
-    /// or without colons.
+    /// empty: each entry is a DNS name in the certificate, not only one that a wildcard in it covers, or the SHA-256 of the
+    /// certificate in hexadecimal digits, with or without colons.
     ///
     /// # Errors
     /// If there is no authority, or an entry is neither.
@@ -117,7 +130,25 @@ impl Submitters {
             })
         };
         let allowed = allowed.iter().map(parsed).collect::<Result<_, _>>()?;
-        Ok(Self(Some(Certified { authorities: anchors, allowed })))
+        Ok(Self(Some(Certified { authorities: anchors, allowed, own: None })))
+    }
+
+    /// Refuses programs that are signed with this certificate, in PEM, unless it is allowed explicitly. The agent's own
+    /// certificate is readable for all programs that it runs, so each of them could sign further programs for all agents.
+    ///
+    /// # Errors
+    /// If it contains no certificate.
+    pub fn except(mut self, own: &str) -> Result<Self, ClientError> {
+        let invalid = |reason: String| ClientError::Invalid { reason };
+        let list = certificates(own)
+            .map_err(|reason| invalid(format!("the agent's certificate for ZooKeeper: {reason}")))?;
+        let first = list.first().ok_or_else(|| {
+            invalid("the file of the agent's certificate for ZooKeeper has no certificate".to_owned())
+        })?;
+        if let Some(certified) = &mut self.0 {
+            certified.own = Some(fingerprint_of(first));
+        }
+        Ok(self)
     }
 
     /// Checks that the submitter of a job may run its program on this machine.
@@ -161,12 +192,25 @@ impl Submitters {
         if !fitting.any(|algorithm| certificate.verify_signature(*algorithm, &message, &signature).is_ok()) {
             return Err(SubmitterError::Signature);
         }
-        let fingerprint = hex(digest(&SHA256, own).as_ref());
+        let fingerprint = fingerprint_of(own);
         let is_allowed = |allowed: &Allowed| match allowed {
-            Allowed::Name(name) => certificate.verify_is_valid_for_subject_name(name).is_ok(),
+            Allowed::Name(name) => {
+                let is_entry = |entry: &str| entry.eq_ignore_ascii_case(name.as_ref());
+                // A wildcard in the certificate covers names that its authority has not checked one by one.
+                certificate.valid_dns_names().any(is_entry)
+                    && certificate
+                        .verify_is_valid_for_subject_name(&ServerName::DnsName(name.borrow()))
+                        .is_ok()
+            }
             Allowed::Fingerprint(allowed) => *allowed == fingerprint,
         };
-        if certified.allowed.is_empty() || certified.allowed.iter().any(is_allowed) {
+        if certified.allowed.iter().any(is_allowed) {
+            return Ok(());
+        }
+        if certified.own.as_ref() == Some(&fingerprint) {
+            return Err(SubmitterError::Own { fingerprint });
+        }
+        if certified.allowed.is_empty() {
             return Ok(());
         }
         Err(SubmitterError::NotAllowed { fingerprint })
@@ -179,7 +223,7 @@ impl Allowed {
         if digits.len() == 64 && digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
             return Some(Self::Fingerprint(digits.to_ascii_lowercase()));
         }
-        ServerName::try_from(text).ok().map(|name| Self::Name(name.to_owned()))
+        DnsName::try_from(text).ok().map(|name| Self::Name(name.to_owned()))
     }
 }
 
@@ -195,6 +239,12 @@ pub(super) fn sign(
     brought: &mut BroughtProgram,
 ) -> Result<(), String> {
     let (certificate, key) = identity;
+    let chain = certificates(certificate)?.len();
+    if !(1..=CHAIN_MAX).contains(&chain) {
+        return Err(format!(
+            "its file has {chain} certificates; agents accept 1 to {CHAIN_MAX}: keep only its chain"
+        ));
+    }
     let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).map_err(|error| error.to_string())?;
     let key = any_supported_type(&key).map_err(|error| error.to_string())?;
     let signer =
@@ -230,6 +280,11 @@ fn only_certificates(pem: &str) -> String {
 fn certificates(pem: &str) -> Result<Vec<CertificateDer<'static>>, String> {
     let list = CertificateDer::pem_slice_iter(pem.as_bytes()).take(CHAIN_MAX.max(1000));
     list.collect::<Result<_, _>>().map_err(|error| error.to_string())
+}
+
+/// Returns the SHA-256 of a certificate, in hexadecimal digits.
+fn fingerprint_of(certificate: &CertificateDer<'_>) -> String {
+    hex(digest(&SHA256, certificate).as_ref())
 }
 
 fn hex(bytes: &[u8]) -> String {

@@ -61,6 +61,55 @@ fn certified_submitter_is_accepted_by_name_or_fingerprint() {
 }
 
 #[test]
+fn name_that_only_a_wildcard_covers_is_not_allowed() {
+    let authority = Authority::new();
+    let (record, brought) = brought(&authority.certify("*.example", None));
+    let check = |allowed: &str| {
+        let submitters = Submitters::certified(&authority.pem, &[allowed.to_owned()]).unwrap();
+        submitters.check("c", &record, &brought)
+    };
+    assert!(matches!(check("alice.example"), Err(SubmitterError::NotAllowed { .. })));
+    let Err(SubmitterError::NotAllowed { fingerprint }) = check("bob.example") else {
+        panic!("it is allowed")
+    };
+    assert!(check(&fingerprint).is_ok());
+    let (record, exact) = self::brought(&authority.certify("Alice.example", None));
+    let submitters = Submitters::certified(&authority.pem, &["alice.EXAMPLE".to_owned()]).unwrap();
+    assert!(submitters.check("c", &record, &exact).is_ok(), "the case of letters has no meaning");
+}
+
+#[test]
+fn certificate_of_the_agent_is_refused_unless_it_is_allowed() {
+    let authority = Authority::new();
+    let [agent, alice] = ["agent.example", "alice.example"].map(|name| authority.certify(name, None));
+    let certified = |allowed: &[&str]| {
+        let allowed: Vec<String> = allowed.iter().map(|&name| name.to_owned()).collect();
+        Submitters::certified(&authority.pem, &allowed).unwrap().except(&agent.0).unwrap()
+    };
+    let (record, own) = brought(&agent);
+    let refused = certified(&[]).check("c", &record, &own);
+    assert!(matches!(refused, Err(SubmitterError::Own { .. })), "{refused:?}");
+    assert!(certified(&["agent.example"]).check("c", &record, &own).is_ok());
+    let (record, others) = brought(&alice);
+    assert!(certified(&[]).check("c", &record, &others).is_ok());
+    assert!(Submitters::any().except("").is_err());
+}
+
+#[test]
+fn chain_that_agents_refuse_is_not_signed() {
+    let authority = Authority::new();
+    let (certificate, key) = authority.certify("alice.example", None);
+    let sign_with = |others: usize| {
+        let (_, mut brought) = brought(&(certificate.clone(), key.clone()));
+        let release = Release { program: "p".to_owned(), version: "1".to_owned() };
+        let chain = format!("{certificate}{}", authority.pem.repeat(others));
+        sign(&(chain, key.clone()), &ClusterPaths::new("c").unwrap(), &release, &mut brought)
+    };
+    assert!(sign_with(7).is_ok());
+    assert!(sign_with(8).unwrap_err().contains("9 certificates"));
+}
+
+#[test]
 fn key_in_file_of_certificate_is_not_published() {
     let authority = Authority::new();
     let (certificate, key) = authority.certify("alice", None);
@@ -118,4 +167,6 @@ fn authority_without_certificate_and_invalid_names_are_refused() {
     let pem = Authority::new().pem;
     assert!(Submitters::certified("", &[]).is_err());
     assert!(Submitters::certified(&pem, &["a b".to_owned()]).is_err());
+    // Names only: a machine may change its address.
+    assert!(Submitters::certified(&pem, &["192.0.2.1".to_owned()]).is_err());
 }
