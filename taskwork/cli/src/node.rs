@@ -121,7 +121,7 @@ pub fn run(arguments: &Arguments, kinds: Kinds, name: &str, version: &str) -> Re
         .report_every(arguments.log_every)
         .keep(arguments.keep, arguments.keep_for)
         .keep_result_bytes(u64::from(arguments.keep_mib) << 20);
-    node = node.labels(labels(&arguments.labels, |name| std::env::var(name).ok())?);
+    node = node.labels(node_labels(&arguments.labels)?);
     if let Some(label) = &arguments.near {
         node = node.near(label);
     }
@@ -145,7 +145,14 @@ pub fn run(arguments: &Arguments, kinds: Kinds, name: &str, version: &str) -> Re
 const MACHINE_VARIABLE: &str = "TASKWORK_MACHINE";
 const LABELS_VARIABLE: &str = "TASKWORK_LABELS";
 
-/// Returns the labels of a node: the given ones, and those of its machine.
+/// Returns the labels of a node: the given ones, and those of its machine, from the environment.
+///
+/// # Errors
+/// If they contradict each other, or those of the environment are invalid.
+pub fn node_labels(given: &[Labels]) -> Result<Labels, Failure> {
+    labels(given, |name| std::env::var(name).ok())
+}
+
 fn labels(given: &[Labels], variable: impl Fn(&str) -> Option<String>) -> Result<Labels, Failure> {
     let mut labels = merged("--label", given)?;
     let is_set = |text: &String| !text.is_empty();

@@ -34,27 +34,28 @@ use std::{path::PathBuf, time::Duration};
 
 use tokio::{task::JoinSet, time::Instant};
 
+pub(crate) use self::policy::deadline;
 use self::policy::{Clock, Ends};
 #[cfg(feature = "cloud")]
 use self::{cloud::Cloud, metadata::Service};
-pub(crate) use self::{
-    policy::{deadline, lead},
+pub use self::{
+    policy::lead,
     source::{Source, source},
 };
 use crate::Failure;
 
 /// A notice of a source. Each source has at most one.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Notice {
+pub struct Notice {
     /// The reason.
-    pub(crate) why: String,
+    pub why: String,
     /// The time at which the machine is gone.
-    pub(crate) gone_at: Instant,
+    pub gone_at: Instant,
 }
 
 /// The sources of a node's notices, each watched by a task.
 #[derive(Debug, Default)]
-pub(crate) struct Notices {
+pub struct Notices {
     watching: JoinSet<Notice>,
 }
 
@@ -63,7 +64,7 @@ impl Notices {
     ///
     /// # Errors
     /// If a source is not available, such as Slurm outside of a Slurm job.
-    pub(crate) fn watch(sources: &[Source], lead: Duration) -> Result<Self, Failure> {
+    pub fn watch(sources: &[Source], lead: Duration) -> Result<Self, Failure> {
         let mut notices = Self::default();
         for source in sources {
             match source {
@@ -88,7 +89,7 @@ impl Notices {
     }
 
     /// Also watches for the end of the node's maximum lifetime.
-    pub(crate) fn end_after(&mut self, lifetime: Duration, lead: Duration) {
+    pub fn end_after(&mut self, lifetime: Duration, lead: Duration) {
         let why = format!("it has lived for its {}", humantime::format_duration(lifetime));
         self.planned(why, lifetime, lead);
     }
@@ -138,7 +139,7 @@ impl Notices {
     ///
     /// # Cancellation safety
     /// Dropping the future loses no notice.
-    pub(crate) async fn next(&mut self) -> Notice {
+    pub async fn next(&mut self) -> Notice {
         loop {
             match self.watching.join_next().await {
                 Some(Ok(notice)) => return notice,

@@ -81,7 +81,7 @@ pub(crate) fn deadline(left: Duration, most: Duration) -> Duration {
 }
 
 /// Returns the time that a node needs before a planned end, from its drain deadline.
-pub(crate) fn lead(most: Duration) -> Duration {
+pub fn lead(most: Duration) -> Duration {
     most + FAREWELL
 }
 

@@ -4,7 +4,7 @@ use std::{path::PathBuf, str::FromStr};
 
 /// A source of notices.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Source {
+pub enum Source {
     /// Only signals.
     None,
     /// The metadata service of AWS: spot instances.
@@ -37,8 +37,11 @@ impl FromStr for Source {
     }
 }
 
-/// Parses a source from an option or a variable. An empty variable counts as unset.
-pub(crate) fn source(text: &str) -> Result<Source, String> {
+/// Parses a source of notices from an option or a variable. An empty variable counts as unset.
+///
+/// # Errors
+/// If there is no source of this name.
+pub fn source(text: &str) -> Result<Source, String> {
     if text.is_empty() { Ok(Source::None) } else { text.parse() }
 }
 
