@@ -4,6 +4,9 @@ use std::{fs, process::Command};
 
 use crate::{manifests::FAREWELL_S, workspace};
 
+/// The longest that an agent takes to end after its drain deadline, in seconds: it kills its nodes after 15 seconds, and then leaves.
+const AGENT_FAREWELL_S: u64 = 25;
+
 /// Runs the batch script with a program that prints its arguments and its process id.
 fn batch(environment: &[(&str, &str)]) -> (bool, String) {
     let bin = tempfile::tempdir().unwrap();
@@ -41,15 +44,24 @@ fn batch_script_becomes_node_with_slurm_notice() {
 }
 
 #[test]
-fn unit_waits_for_drain() {
-    let unit = workspace::root().join("deploy/systemd/taskwork-node@.service");
+fn units_wait_for_drain() {
+    for (name, farewell_s) in [("taskwork-node@", FAREWELL_S), ("taskwork-agent", AGENT_FAREWELL_S)] {
+        waits_for_drain(name, farewell_s);
+    }
+    let agent = workspace::root().join("deploy/systemd/taskwork-agent.service");
+    // A signal for all processes of the unit would reach the nodes twice, so that they park their tasks.
+    assert!(fs::read_to_string(agent).unwrap().contains("\nKillMode=mixed\n"));
+}
+
+fn waits_for_drain(name: &str, farewell_s: u64) {
+    let unit = workspace::root().join(format!("deploy/systemd/{name}.service"));
     let unit = fs::read_to_string(unit).unwrap();
     let after = |text: &str| {
         let rest = unit.split_once(text).map(|(_, rest)| rest).unwrap_or_default();
         rest.split_whitespace().next().and_then(|word| word.parse::<u64>().ok())
     };
     let (deadline, timeout) = (after("--drain-deadline ").unwrap(), after("TimeoutStopSec=").unwrap());
-    assert!(timeout >= deadline + FAREWELL_S, "{timeout} s for a drain of {deadline} s");
+    assert!(timeout >= deadline + farewell_s, "{name}: {timeout} s for a drain of {deadline} s");
     // The exit codes for wrong usage, and for the end of the time to leave.
     assert!(
         unit.contains("\nRestartPreventExitStatus=2 4\n"),

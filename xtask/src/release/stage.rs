@@ -256,6 +256,7 @@ esac";
             "bin/flow",
             "bin/routines",
             "bin/uts",
+            "lib/systemd/system/taskwork-agent.service",
             "lib/systemd/system/taskwork-node@.service",
             "lib/sysusers.d/taskwork.conf",
             "share/doc/taskwork/tsp-example/instances/europe.csv",
