@@ -192,3 +192,61 @@ fn program_with_another_content_is_refused_and_fetched_again() {
     let done = cluster.json("taskwork", &["wait", &id]).unwrap();
     assert_eq!(done["output"], Tree::sequential(10).0, "{}", cluster.logs());
 }
+
+#[test]
+fn submitter_of_a_running_program_waits_only_for_agents_with_the_required_labels() {
+    let mut cluster = Cluster::shared().unwrap();
+    let (agent, _) = start_agent(&mut cluster, &["--allow-any", "--label", "zone=a"]);
+    let (other, _) = start_agent(&mut cluster, &["--allow-any", "--label", "zone=b"]);
+    let gate = cluster.gate().unwrap();
+    // The node has the label of agents, too.
+    let at_gate = ["submit", "14", "--bring", "--require", "zone=a,agent=yes", "--gate", gate.path()];
+    let first = cluster.run("tree", &at_gate).unwrap();
+    assert_eq!(first.code, 0, "it waits for two copies: {first:?}\n{}", cluster.logs());
+    cluster.wait_for_log(agent, "the node works on a job").unwrap();
+    let second = cluster.run("tree", &at_gate).unwrap();
+    assert_eq!(second.code, 0, "{second:?}\n{}", cluster.logs());
+    assert!(!cluster.log(other).contains(STARTED), "{}", cluster.log(other));
+    gate.open().unwrap();
+    for submitted in [first, second] {
+        let done = cluster.json("taskwork", &["wait", submitted.out.trim()]).unwrap();
+        assert_eq!(done["output"], Tree::sequential(14).0, "{done}\n{}", cluster.logs());
+    }
+    assert_eq!(guests(&cluster, agent).len(), 1, "{}", cluster.log(agent));
+}
+
+#[test]
+fn node_that_ignores_signals_is_killed_at_the_third_one() {
+    let mut cluster = Cluster::shared().unwrap();
+    let (agent, _) = start_agent(&mut cluster, &["--allow-any"]);
+    let gate = cluster.gate().unwrap();
+    let submitted = cluster.run("tree", &["submit", "12", "--bring", "--gate", gate.path()]).unwrap();
+    assert_eq!(submitted.code, 0, "{submitted:?}");
+    cluster.wait_for_log(agent, "the node works on a job").unwrap();
+    let node = guests(&cluster, agent);
+    assert!(Command::new("kill").args(["-STOP", &node[0]]).status().unwrap().success());
+    let killed = "a node has not left in time and is killed";
+    wait_until(&cluster, killed, || {
+        // The system may merge signals that are sent in quick succession.
+        cluster.log(agent).contains(killed) || cluster.signal_nodes(&[agent], "TERM").is_err()
+    });
+    assert!(cluster.nodes[agent].wait().unwrap().success(), "{}", cluster.logs());
+    assert!(!Path::new("/proc").join(&node[0]).exists(), "{}", cluster.logs());
+}
+
+#[test]
+fn agent_and_its_node_leave_after_notice() {
+    let mut cluster = Cluster::shared().unwrap();
+    let notice = cluster.folder().join("notice");
+    let source = format!("file:{}", notice.display());
+    let (agent, _) = start_agent(&mut cluster, &["--allow-any", "--notice", &source]);
+    let gate = cluster.gate().unwrap();
+    let submitted = cluster.run("tree", &["submit", "12", "--bring", "--gate", gate.path()]).unwrap();
+    assert_eq!(submitted.code, 0, "{submitted:?}");
+    cluster.wait_for_log(agent, "the node works on a job").unwrap();
+    fs::write(&notice, "").unwrap();
+    assert!(cluster.nodes[agent].wait().unwrap().success(), "{}", cluster.logs());
+    let is_gone = |process: &String| !Path::new("/proc").join(process).exists();
+    assert!(guests(&cluster, agent).iter().all(is_gone), "{}", cluster.logs());
+    assert!(!cluster.log(agent).contains("is killed"), "{}", cluster.logs());
+}

@@ -88,8 +88,9 @@ struct DataArguments {
     /// port.
     #[arg(long, value_name = "ADDR", value_parser = str::parse::<Address>)]
     advertise: Option<Address>,
-    /// The number of nodes that must have such data before this process exits, without --wait, and of agents that must have
-    /// the program: all, if there are fewer. The job waits forever if none of them is left.
+    /// The number of nodes that must have such data before this process exits, without --wait, and of agents with the required
+    /// labels that must have the program: all, if there are fewer. They fetch it when the job waits for no other job
+    /// (--after). The job waits forever if none of them is left.
     #[arg(long, value_name = "NODES", default_value_t = 2, value_parser = copies)]
     copies: usize,
 }

@@ -2,7 +2,7 @@
 //! a member without workers from which nodes fetch the data ([`shared`](crate::shell::shared)), and agents the program
 //! ([`agents`](super::agents)), until it exits.
 
-use std::{net::IpAddr, time::Duration};
+use std::{collections::BTreeSet, net::IpAddr, time::Duration};
 
 use bytes::Bytes;
 use tokio::{runtime::Handle, sync::watch, task, time};
@@ -36,8 +36,8 @@ pub(super) const TRAVELS: &str = "the program travels with the job, so agents fe
 pub(crate) struct Provider {
     object: Object,
     member: NodeId,
-    /// The number of members that will fetch it, if that is limited.
-    takers_max: usize,
+    /// Whether the object is a program, which only agents fetch.
+    is_for_agents: bool,
     /// `None` once it leaves.
     node: Option<Node>,
 }
@@ -137,13 +137,17 @@ impl Provider {
             () = time::sleep(SEAT_TIMEOUT) => None,
         };
         let member = member.ok_or_else(late)?;
-        Ok(Self { object, member, takers_max: usize::MAX, node: Some(node) })
+        Ok(Self { object, member, is_for_agents: false, node: Some(node) })
     }
 
-    /// Limits the number of members that will fetch the object, so that no one waits for more.
-    pub(super) fn for_at_most(mut self, takers_max: usize) -> Self {
-        self.takers_max = takers_max;
+    /// Declares that the object is a program.
+    pub(super) fn for_agents(mut self) -> Self {
+        self.is_for_agents = true;
         self
+    }
+
+    pub(super) fn is_for_agents(&self) -> bool {
+        self.is_for_agents
     }
 
     pub(crate) fn name(&self) -> ObjectName {
@@ -160,9 +164,9 @@ impl Provider {
         }
     }
 
-    /// Waits until so many members, or all that will do so, have fetched the object from here.
-    pub(crate) async fn handed_over(&self, members: usize) {
-        self.object.taken_by_many(members.min(self.takers_max)).await;
+    /// Waits until those members have the object, and have notified this one, that a condition needs.
+    pub(crate) async fn taken_by(&self, holds: impl FnMut(&BTreeSet<NodeId>) -> bool) {
+        self.object.taken_by(holds).await;
     }
 }
 

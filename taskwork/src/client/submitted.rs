@@ -92,9 +92,11 @@ impl<T: Task> Submitted<T> {
     }
 
     /// Waits until so many nodes have fetched the job's shared data from this process, or the job is over; returns
-    /// immediately if the data is in ZooKeeper. Of a program that travels with the job, so many agents have it, or all that
-    /// were members at the submission, if there were fewer, or the first one, if there was none. After that the process may exit: other nodes get the data from those
-    /// that have it. If all of these leave or are lost before that, the job waits forever.
+    /// immediately if the data is in ZooKeeper. Of a program that travels with the job, so many of the agents that have the
+    /// labels which the job requires must have it, or all of them, if there are fewer, or the first one, if there is none.
+    /// An agent that refuses the submitter counts, although it never fetches the program. While the job waits for
+    /// [others](crate::Job::after), no agent fetches its program. After that the process may exit: other nodes get the data
+    /// from those that have it. If all of these leave or are lost before that, the job waits forever.
     ///
     /// # Errors
     /// As [`result`](Self::result), if the job is over first.
@@ -212,12 +214,20 @@ impl AnyJob {
             }
             let handed_over = async {
                 for provider in &self.providers {
-                    provider.handed_over(nodes).await;
+                    if provider.is_for_agents() {
+                        let record =
+                            self.client.ask(|store| async move { self.tracked(store).record().await });
+                        let record = record.await.map_err(|error| self.forgotten(error))?;
+                        self.client.program_handed_over(provider, &record, nodes).await?;
+                    } else {
+                        provider.taken_by(|takers| takers.len() >= nodes).await;
+                    }
                 }
+                Ok(())
             };
             tokio::select! {
                 biased;
-                () = handed_over => Ok(()),
+                handed_over = handed_over => handed_over,
                 end = self.end() => end.map(drop),
             }
         })

@@ -186,8 +186,10 @@ fn missing_agent(members: &[&Member], record: &JobRecord, target: &str) -> Strin
             "no agent (`taskwork agent`) for {target} starts {program} {version}, which travels with the job"
         ),
         (_, 0) => format!("no agent for {target} has {require}, which the job requires"),
-        (_, 1) => format!("1 agent has not started {program} {version} yet"),
-        (_, agents) => format!("{agents} agents have not started {program} {version} yet"),
+        (_, 1) => format!("1 agent has not started {program} {version} yet, or refuses it: see its log"),
+        (_, agents) => {
+            format!("{agents} agents have not started {program} {version} yet, or refuse it: see their logs")
+        }
     }
 }
 
@@ -264,7 +266,7 @@ mod tests {
                 "no agent (`taskwork agent`) for x86_64-linux starts tree 1, which travels with the job",
             ),
             (vec![&there], "no agent for x86_64-linux has zone=a, which the job requires"),
-            (vec![&there, &here], "1 agent has not started tree 1 yet"),
+            (vec![&there, &here], "1 agent has not started tree 1 yet, or refuses it: see its log"),
         ] {
             assert_eq!(missing_requirement(&members, &job).as_deref(), Some(says));
         }

@@ -76,6 +76,14 @@ impl Guest {
         }
     }
 
+    /// Kills the node and its processes.
+    pub(super) fn kill(&mut self) {
+        self.was_stopped = true;
+        if let Err(error) = self.group.kill() {
+            tracing::warn!(process = self.process(), %error, "a node cannot be killed");
+        }
+    }
+
     /// Returns the exit status, if it has exited.
     pub(super) fn ended(&mut self) -> Option<ExitStatus> {
         match self.group.child.try_wait() {

@@ -4,11 +4,13 @@
 //!   job ─▶ is its submitter allowed? ─▶ is the program kept, with its content? ─▶ otherwise fetch it ─▶ start `PROGRAM node`
 //! ```
 //!
-//! The node leaves when it has had no job for a while. If it exits while a job is open, it is started again.
+//! The node leaves when it has had no job for a while. If it exits while a job is open, it is started again, after a pause.
 
 mod cache;
+mod fetch;
 mod guest;
 mod run;
+mod table;
 
 use std::{env, ffi::OsString, net::SocketAddr, path::PathBuf, process::ExitCode, time::Duration};
 
@@ -22,7 +24,10 @@ use taskwork::{
 };
 use taskwork_cli::{
     Failure,
-    command::{ClusterArguments, Level, LogArguments, runtime, seconds, time},
+    command::{
+        ClusterArguments, Level, LogArguments, Notices, node_labels, notice_lead, notice_source, runtime,
+        seconds, time,
+    },
 };
 
 use self::{cache::Cache, run::Running};
@@ -35,8 +40,9 @@ const PEM_BYTES_MAX: u64 = 1 << 20;
 pub(crate) struct Arguments {
     #[command(flatten)]
     cluster: ClusterArguments,
-    /// Only run programs of this submitter: a DNS name in its certificate, or the SHA-256 of the certificate. May be
-    /// repeated. By default, every submitter whose certificate is signed by the authority is allowed.
+    /// Only run programs of this submitter: a DNS name in its certificate (an exact one; wildcards do not count), or the
+    /// SHA-256 of the certificate. May be repeated. By default, every submitter whose certificate is signed by the authority
+    /// is allowed, except for the agent's own certificate.
     #[arg(long, value_name = "NAME")]
     allow: Vec<String>,
     /// Run programs of everybody who can write to ZooKeeper, without certificates.
@@ -63,6 +69,10 @@ pub(crate) struct Arguments {
     /// Time to leave after a signal, in seconds, for the agent's nodes.
     #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = seconds)]
     drain_deadline: Duration,
+    /// The source of preemption notices for the machine, as for nodes: aws, gcp, azure, slurm, file:PATH or none. After a
+    /// notice the agent and its nodes leave. May be repeated.
+    #[arg(long = "notice", value_name = "SOURCE", env = "TASKWORK_NOTICE", value_delimiter = ',', value_parser = notice)]
+    notices: Vec<String>,
     /// A node ends when it has had no job for this time.
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = time)]
     idle_exit: Duration,
@@ -70,11 +80,13 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "DIR")]
     cache: Option<PathBuf>,
     /// The total size of these programs, in GiB. The least recently used ones are removed first.
-    #[arg(long, value_name = "GIB", default_value_t = 10)]
+    /// Those of open jobs are kept; what does not fit with them is not fetched.
+    #[arg(long, value_name = "GIB", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
     cache_gib: u32,
     #[command(flatten)]
     log: LogArguments,
-    /// Further options of the nodes: -- --near zone --notice aws.
+    /// Further options of the nodes: -- --near zone. A node that leaves by such an option is started again while its job is
+    /// open.
     #[arg(last = true, value_name = "OPTION")]
     options: Vec<OsString>,
 }
@@ -83,14 +95,18 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     arguments.log.start(Level::Info);
     let submitters = arguments.submitters()?;
+    arguments.check_ports()?;
+    let sources = arguments.notices.iter().map(|text| notice_source(text)).collect::<Result<Vec<_>, _>>();
+    let sources = sources.map_err(Failure::usage)?;
     let cache = Cache::open(arguments.folder()?, u64::from(arguments.cache_gib) << 30)?;
     let node = arguments.node()?;
     let options = (0..arguments.guests).map(|slot| arguments.of_guest(slot)).collect();
     runtime()?.block_on(async {
+        let notices = Notices::watch(&sources, notice_lead(arguments.drain_deadline))?;
         let agent = agents::Agent::start(node)?;
-        Running::new(arguments.cluster.name().to_owned(), submitters, cache, options, arguments.idle_exit)
-            .run(agent)
-            .await
+        let cluster = arguments.cluster.name().to_owned();
+        let (idle_exit, drain_deadline) = (arguments.idle_exit, arguments.drain_deadline);
+        Running::new(cluster, submitters, cache, options, idle_exit, drain_deadline).run(agent, notices).await
     })
 }
 
@@ -103,10 +119,12 @@ impl Arguments {
             );
             return Ok(Submitters::any());
         }
+        let tls = self.cluster.connect()?.tls;
+        let own = tls.as_ref().and_then(|tls| Some(tls.identity.as_ref()?.0.clone()));
         let authorities = match &self.submitters_ca {
             Some(file) => read_text(file, PEM_BYTES_MAX)
                 .map_err(|error| Failure::usage(format!("--submitters-ca {}: {error}", file.display())))?,
-            None => self.cluster.connect()?.tls.map(|tls| tls.ca).ok_or_else(|| {
+            None => tls.map(|tls| tls.ca).ok_or_else(|| {
                 Failure::usage(
                     "an agent runs programs of certified submitters: give the authority of their certificates by \
                      --zk-tls-ca FILE or --submitters-ca FILE.\n  Or pass --allow-any, if you trust everybody who can \
@@ -114,7 +132,17 @@ impl Arguments {
                 )
             })?,
         };
-        Ok(Submitters::certified(&authorities, &self.allow)?)
+        if self.allow.is_empty() && self.submitters_ca.is_none() {
+            tracing::warn!(
+                "this agent runs programs of everybody with a certificate of the authority of ZooKeeper's servers, also of \
+                 the servers themselves: name the submitters with --allow, or their own authority with --submitters-ca"
+            );
+        }
+        let submitters = Submitters::certified(&authorities, &self.allow)?;
+        Ok(match own {
+            Some(own) => submitters.except(&own)?,
+            None => submitters,
+        })
     }
 
     fn folder(&self) -> Result<PathBuf, Failure> {
@@ -129,11 +157,25 @@ impl Arguments {
         Ok(caches.join("taskwork/programs"))
     }
 
-    fn node(&self) -> Result<NodeBuilder, Failure> {
-        let mut labels: Labels = format!("{}=yes", agents::AGENT).parse().unwrap_or_default();
-        for more in &self.labels {
-            labels.merge(more).map_err(|error| Failure::usage(format!("--label: {error}")))?;
+    /// Checks that each node gets a port of its own.
+    fn check_ports(&self) -> Result<(), Failure> {
+        let last = u32::from(self.listen.port()) + u32::from(self.guests);
+        if self.listen.port() == 0 || last <= u32::from(u16::MAX) {
+            return Ok(());
         }
+        Err(Failure::usage(format!(
+            "--listen {}: the nodes of {} guests listen on the next ports, up to {last}, and the last port is {}: give a \
+             lower one",
+            self.listen,
+            self.guests,
+            u16::MAX
+        )))
+    }
+
+    fn node(&self) -> Result<NodeBuilder, Failure> {
+        let mut given = vec![agent_label()];
+        given.extend(self.labels.iter().cloned());
+        let labels = node_labels(&given)?;
         let connect = self.cluster.connect()?;
         let mut node = Node::builder_at(connect, self.cluster.name(), agents::release())?
             .labels(labels)
@@ -161,20 +203,35 @@ impl Arguments {
         add("--workers", share.max(1).to_string());
         let mut listen = self.listen;
         if listen.port() > 0 {
+            // `check_ports` has refused an overflow.
             listen.set_port(listen.port().saturating_add(1 + slot));
         }
         add("--listen", listen.to_string());
         if let Some(host) = &self.advertise {
             add("--advertise", host.clone());
         }
-        for labels in &self.labels {
+        // A job may require each label of the agent, and its node must have it, too.
+        for labels in [&agent_label()].into_iter().chain(&self.labels) {
             add("--label", labels.to_string());
         }
         add("--drain-deadline", self.drain_deadline.as_secs_f64().to_string());
         add("--idle-exit", humantime::format_duration(self.idle_exit).to_string());
+        for source in &self.notices {
+            add("--notice", source.clone());
+        }
         options.extend(self.options.iter().cloned());
         options
     }
+}
+
+/// Returns the label by which agents differ from submitters.
+fn agent_label() -> Labels {
+    format!("{}=yes", agents::AGENT).parse().unwrap_or_default()
+}
+
+/// Checks a source of notices.
+fn notice(text: &str) -> Result<String, String> {
+    notice_source(text).map(|_| text.to_owned())
 }
 
 /// Parses the name of a host or an IP address.
@@ -233,11 +290,27 @@ mod tests {
             let of =
                 |name: &str| options[options.iter().position(|option| option == name).unwrap() + 1].as_str();
             assert_eq!((of("--workers"), of("--listen")), (workers, &*format!("0.0.0.0:{port}")));
-            assert_eq!(
-                (of("--zk"), of("--label"), of("--near"), of("--idle-exit")),
-                ("a:1", "zone=a", "zone", "10s")
-            );
+            assert_eq!((of("--zk"), of("--near"), of("--idle-exit")), ("a:1", "zone", "10s"));
+            let labels = options.windows(2).filter(|option| option[0] == "--label");
+            assert_eq!(labels.map(|option| &*option[1]).collect::<Vec<_>>(), ["agent=yes", "zone=a"]);
         }
+    }
+
+    #[test]
+    fn each_node_gets_a_port_of_its_own() {
+        let check = |listen, guests| parse(&["--listen", listen, "--guests", guests]).check_ports();
+        assert!(check("0.0.0.0:65531", "4").is_ok() && check("0.0.0.0:0", "64").is_ok());
+        let refused = check("0.0.0.0:65532", "4").unwrap_err().to_string();
+        assert!(refused.contains("up to 65536"), "{refused}");
+    }
+
+    #[test]
+    fn notices_are_for_the_agent_and_its_nodes() {
+        let agent = parse(&["--notice", "file:/run/leave,slurm"]);
+        let options = agent.of_guest(0);
+        let sources = options.windows(2).filter(|option| option[0] == "--notice").map(|option| &option[1]);
+        assert_eq!(sources.collect::<Vec<_>>(), ["file:/run/leave", "slurm"]);
+        assert!(Line::try_parse_from(["agent", "--zk", "a:1", "--notice", "ftp"]).is_err());
     }
 
     #[test]

@@ -157,11 +157,11 @@ impl Object {
         self.takers.send_if_modified(|takers| takers.insert(member));
     }
 
-    /// Waits until this number of members have fetched the object from this node.
-    pub(crate) async fn taken_by_many(&self, members: usize) {
+    /// Waits until a condition holds for the members that have fetched the object from this node.
+    pub(crate) async fn taken_by(&self, mut holds: impl FnMut(&BTreeSet<NodeId>) -> bool) {
         let mut takers = self.takers.subscribe();
         // Cannot fail: `self` keeps the sender.
-        let _ = takers.wait_for(|takers| takers.len() >= members).await;
+        let _ = takers.wait_for(|takers| holds(takers)).await;
     }
 
     pub(super) fn read_from(
