@@ -447,9 +447,7 @@ fn print_outcomes(
         (None, None, true) => print("]}\n"),
         (None, None, false) => {}
     }
-    if let Some(reason) = &ran.reason {
-        tell(format_args!("error: job {}: {reason}", ran.job));
-    }
+    ran.reason.iter().for_each(|reason| tell(format_args!("error: job {}: {reason}", ran.job)));
     if ran.failed > 0 {
         let (failed, job) = (ran.failed, &ran.job);
         // A job in the memory of this process ends with it.
