@@ -173,10 +173,8 @@ fn demand_replaces_a_machine_at_the_maximum() {
 #[test]
 fn offer_whose_machines_lack_what_it_promises_starts_no_further_one() {
     let fat = OfferSeen { memory_bytes: Some(64 << 30), ..offer("fat", 0.8) };
-    let offers = [offer("a", 0.1), fat.clone()].map(|offer| OfferSeen {
-        memory_bytes: offer.memory_bytes.or(Some(8 << 30)),
-        ..offer
-    });
+    let offers = [offer("a", 0.1), fat.clone()]
+        .map(|offer| OfferSeen { memory_bytes: offer.memory_bytes.or(Some(8 << 30)), ..offer });
     let mut policy = Policy::new(goals(8));
     for round in 0..10 {
         let mut ahead = demanding(&json!({"memory_bytes": 64_u64 << 30}), false);
