@@ -42,10 +42,10 @@ pub(super) struct Room {
 
 impl Cache {
     /// Opens a folder, or creates it; `bytes_max` limits the total size of its programs.
-    pub(super) fn open(folder: PathBuf, bytes_max: u64) -> Result<Self, Failure> {
+    pub(super) fn open(folder: &Path, bytes_max: u64) -> Result<Self, Failure> {
         let failed = |error: io::Error| Failure::failed(format!("--cache {}: {error}", folder.display()));
-        fs::DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(&folder).map_err(failed)?;
-        let metadata = fs::metadata(&folder).map_err(failed)?;
+        fs::DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(folder).map_err(failed)?;
+        let metadata = fs::metadata(folder).map_err(failed)?;
         let (mode, owner) = (metadata.permissions().mode() & 0o777, metadata.uid());
         // Whoever can write to it, or rename it, can make this process run any program.
         if mode & 0o077 != 0 || owner != geteuid().as_raw() {
@@ -249,7 +249,7 @@ mod tests {
     #[test]
     fn least_recently_used_programs_beyond_the_limit_are_removed() {
         let folder = tempfile::tempdir().unwrap();
-        let cache = Cache::open(folder.path().join("programs"), 8).unwrap();
+        let cache = Cache::open(&folder.path().join("programs"), 8).unwrap();
         let [old, used, new] =
             [(b"old!", 1), (b"used", 2), (b"new!", 3)].map(|(content, at)| add(&cache, content, at));
         assert_eq!(cache.list().unwrap(), [new, used, old]);
@@ -262,7 +262,8 @@ mod tests {
     #[test]
     fn program_that_an_agent_needs_is_not_removed_by_another() {
         let folder = tempfile::tempdir().unwrap();
-        let [cache, others] = [8, 8].map(|bytes| Cache::open(folder.path().join("programs"), bytes).unwrap());
+        let [cache, others] =
+            [8, 8].map(|bytes| Cache::open(&folder.path().join("programs"), bytes).unwrap());
         let [old, new] = [(b"old!", 1), (b"new!", 2)].map(|(content, at)| add(&cache, content, at));
         let needed = cache.get(old).unwrap();
         let fits = |bytes| others.make_room(bytes).unwrap();
@@ -276,7 +277,7 @@ mod tests {
     #[test]
     fn incomplete_file_is_removed_once_its_process_has_ended() {
         let folder = tempfile::tempdir().unwrap();
-        let open = || Cache::open(folder.path().join("programs"), 8).unwrap();
+        let open = || Cache::open(&folder.path().join("programs"), 8).unwrap();
         let cache = open();
         let part = cache.part().unwrap();
         open();
@@ -296,7 +297,7 @@ mod tests {
         fs::create_dir(&parent).unwrap();
         let open = |mode| {
             fs::set_permissions(&parent, fs::Permissions::from_mode(mode)).unwrap();
-            Cache::open(parent.join("programs"), 8)
+            Cache::open(&parent.join("programs"), 8)
         };
         for mode in [0o777, 0o775, 0o757] {
             let refused = open(mode).unwrap_err().to_string();
@@ -310,7 +311,7 @@ mod tests {
     #[test]
     fn program_with_another_content_is_removed() {
         let folder = tempfile::tempdir().unwrap();
-        let cache = Cache::open(folder.path().join("programs"), 8).unwrap();
+        let cache = Cache::open(&folder.path().join("programs"), 8).unwrap();
         let name = add(&cache, b"whole", 1);
         assert!(cache.get(name).unwrap().is_some());
         assert_eq!(fs::metadata(cache.path(name)).unwrap().permissions().mode() & 0o777, PROGRAM_MODE);
@@ -323,7 +324,7 @@ mod tests {
     #[test]
     fn folder_that_others_can_read_is_refused() {
         let folder = tempfile::tempdir().unwrap();
-        let open = || Cache::open(folder.path().to_owned(), 8);
+        let open = || Cache::open(folder.path(), 8);
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
         assert!(open().unwrap_err().to_string().contains("chmod 700"));
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o700)).unwrap();

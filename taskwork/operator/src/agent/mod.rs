@@ -69,7 +69,7 @@ pub(crate) struct Arguments {
     /// Time to leave after a signal, in seconds, for the agent's nodes.
     #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = seconds)]
     drain_deadline: Duration,
-    /// The source of preemption notices for the machine, as for nodes: aws, gcp, azure, slurm, file:PATH or none. After a
+    /// The source of preemption notices for the machine, as for nodes: aws, gcp, azure, slurm, `file:PATH` or none. After a
     /// notice the agent and its nodes leave. May be repeated.
     #[arg(long = "notice", value_name = "SOURCE", env = "TASKWORK_NOTICE", value_delimiter = ',', value_parser = notice)]
     notices: Vec<String>,
@@ -98,7 +98,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     arguments.check_ports()?;
     let sources = arguments.notices.iter().map(|text| notice_source(text)).collect::<Result<Vec<_>, _>>();
     let sources = sources.map_err(Failure::usage)?;
-    let cache = Cache::open(arguments.folder()?, u64::from(arguments.cache_gib) << 30)?;
+    let cache = Cache::open(&arguments.folder()?, u64::from(arguments.cache_gib) << 30)?;
     let node = arguments.node()?;
     let options = (0..arguments.guests).map(|slot| arguments.of_guest(slot)).collect();
     runtime()?.block_on(async {
@@ -160,7 +160,7 @@ impl Arguments {
     /// Checks that each node gets a port of its own.
     fn check_ports(&self) -> Result<(), Failure> {
         let last = u32::from(self.listen.port()) + u32::from(self.guests);
-        if self.listen.port() == 0 || last <= u32::from(u16::MAX) {
+        if self.listen.port() == 0 || u16::try_from(last).is_ok() {
             return Ok(());
         }
         Err(Failure::usage(format!(

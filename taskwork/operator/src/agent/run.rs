@@ -9,7 +9,7 @@ use taskwork::{
 };
 use taskwork_cli::{
     Failure,
-    command::{Endings, Notices},
+    command::{Endings, Notice, Notices},
 };
 use tokio::{
     signal::unix::{SignalKind, signal},
@@ -114,11 +114,7 @@ impl Running {
                     self.stop();
                 }
                 notice = notices.next(), if !is_leaving => {
-                    let left = notice.gone_at.saturating_duration_since(Instant::now());
-                    tracing::warn!(
-                        why = notice.why, left_s = left.as_secs(),
-                        "the agent is to leave: its nodes see this notice, too, and no further node is started"
-                    );
+                    report(&notice);
                     is_leaving = true;
                 }
                 () = at(kill_at) => {
@@ -401,6 +397,16 @@ impl Running {
             guest.kill();
         }
     }
+}
+
+/// Logs a notice that this machine goes.
+fn report(notice: &Notice) {
+    let left = notice.gone_at.saturating_duration_since(Instant::now());
+    tracing::warn!(
+        why = notice.why,
+        left_s = left.as_secs(),
+        "the agent is to leave: its nodes see this notice, too, and no further node is started"
+    );
 }
 
 /// Waits until a time, or forever.
