@@ -10,11 +10,12 @@ use std::{
     time::Duration,
 };
 
+use serde::{Deserialize, Deserializer, de::Error as _};
 use tokio::{sync::Semaphore, task::yield_now};
 
 use crate::{
-    Data, Failure, FailureKind, Main, Program, TaskDef, Workflow, WorkflowError, barrier, once_token, task,
-    tasks, time_left,
+    Data, Failure, FailureKind, File, Main, Program, TaskDef, Workflow, WorkflowError, barrier, once_token,
+    task, tasks, time_left,
 };
 
 /// A duration longer than any test takes.
@@ -145,6 +146,26 @@ async fn hang() {
     pending().await
 }
 
+static DECODED: AtomicU32 = AtomicU32::new(0);
+
+/// An argument whose first copy cannot be decoded, since a file cannot be read.
+#[derive(Debug, Clone, serde::Serialize)]
+struct Torn;
+
+impl<'de> Deserialize<'de> for Torn {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        if DECODED.fetch_add(1, Relaxed) == 0 {
+            File::open("/no/such/file").map_err(D::Error::custom)?;
+        }
+        <()>::deserialize(from).map(|()| Self)
+    }
+}
+
+#[task]
+async fn take(_torn: Torn) -> u64 {
+    1
+}
+
 #[task(effect)]
 async fn knows() -> (bool, Option<u128>) {
     yield_now().await;
@@ -175,7 +196,8 @@ async fn changes() -> u32 {
 fn table() -> Vec<&'static TaskDef> {
     let account = tasks![account_pay];
     let others = tasks![fly, hold, hang, mix, third_time, panics, never, knows, fails, makes_calls, changes];
-    account.into_iter().chain(others).collect()
+    let more = tasks![take];
+    account.into_iter().chain(others).chain(more).collect()
 }
 
 fn workflow(workers: usize) -> Workflow {
@@ -311,6 +333,29 @@ impl Program for Flying {
         let calls: Vec<_> = (0..60).map(|number| fly(2, number)).collect();
         Ok(calls.iter().map(|call| call.get().map(|number| *number)).sum::<Result<u64, Failure>>()?)
     }
+}
+
+#[derive(Debug)]
+struct Taking;
+
+impl Program for Taking {
+    type Arguments = ();
+    type Output = u64;
+
+    fn tasks() -> Vec<&'static TaskDef> {
+        table()
+    }
+
+    fn run((): &()) -> Result<u64, Box<dyn std::error::Error + Send + Sync>> {
+        Ok(take(Torn).get().map(|number| *number)?)
+    }
+}
+
+#[test]
+fn async_call_whose_argument_has_a_file_error_runs_on_another_node() {
+    let report = Main::<Taking>::job(()).nodes(2).run().expect("it runs");
+    assert_eq!(Main::<Taking>::returned(&report).expect("it succeeds on the other node"), 1);
+    assert_eq!(DECODED.load(Relaxed), 2);
 }
 
 #[test]

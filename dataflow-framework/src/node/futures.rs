@@ -153,13 +153,14 @@ pub(super) async fn run_once(
     context: &Context,
 ) -> Result<Vec<Put>, Failed> {
     let Body::Future(start) = assignment.task().run else { unreachable!("it is an `async` task") };
-    let started = {
+    let (started, in_trouble) = {
         let mut call = Invocation::new(&assignment.arguments, inputs, &Put::Value);
         let start = AssertUnwindSafe(|| start(&mut call));
-        context.during(|| catch_unwind(start)).0
+        context.during(|| catch_unwind(start))
     };
-    let future = started.unwrap_or_else(|panic| Err(Failed::panicked(&*panic)))?;
-    let running = Polled { future: Some(future), context: context.clone(), in_trouble: false };
+    let started = started.unwrap_or_else(|panic| Err(Failed::panicked(&*panic)));
+    let future = started.map_err(|failed| if in_trouble { failed.in_trouble() } else { failed })?;
+    let running = Polled { future: Some(future), context: context.clone(), in_trouble };
     match context.deadline.zip(assignment.manner.timeout) {
         None => running.await,
         Some((deadline, timeout)) => {
