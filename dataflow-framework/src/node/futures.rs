@@ -65,7 +65,10 @@ impl Futures {
                 .max_blocking_threads(BLOCKING_MAX)
                 .thread_name("task futures")
                 .enable_all();
-            self.runtime = Some(builder.build()?);
+            // It panics if the thread cannot be started.
+            let runtime = catch_unwind(AssertUnwindSafe(|| builder.build()));
+            self.runtime =
+                Some(runtime.unwrap_or_else(|panic| Err(io::Error::other(Failed::panicked(&*panic).reason)))?);
         }
         Ok(self.runtime.as_ref())
     }
@@ -102,7 +105,9 @@ impl Queue {
             Err(error) => {
                 tracing::error!(%error, "cannot start the thread that runs `async` tasks: a worker waits for the task");
                 state.on_stopped(started);
-                return state.push(waiting);
+                state.push(waiting);
+                self.report(state);
+                return self.changed.notify_one();
             }
         };
         let place = Place(Arc::clone(self), started);
