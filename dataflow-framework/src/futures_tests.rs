@@ -7,6 +7,7 @@ use std::{
         atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed},
         mpsc::{self, RecvTimeoutError, Sender},
     },
+    thread,
     time::Duration,
 };
 
@@ -66,7 +67,8 @@ impl Flight {
     }
 }
 
-static FLIGHTS: [Flight; 4] = [Flight::of(200), Flight::of(1_024), Flight::of(60), Flight::of(1)];
+static FLIGHTS: [Flight; 6] =
+    [Flight::of(200), Flight::of(1_024), Flight::of(60), Flight::of(1), Flight::of(1), Flight::of(1)];
 
 #[task(timeout = "60 s")]
 async fn fly(flight: usize, number: u64) -> u64 {
@@ -146,6 +148,27 @@ async fn hang() {
     pending().await
 }
 
+/// Blocks the thread of the futures until the calls of a flight are here.
+#[task]
+async fn block(flight: usize) -> u64 {
+    FLIGHTS[flight].watch();
+    0
+}
+
+#[task]
+async fn wait() -> u64 {
+    pending().await
+}
+
+/// Succeeds when its timeout has passed.
+#[task]
+async fn late() -> u64 {
+    while time_left().is_some_and(|left| !left.is_zero()) {
+        thread::yield_now();
+    }
+    1
+}
+
 static DECODED: AtomicU32 = AtomicU32::new(0);
 
 /// An argument whose first copy cannot be decoded, since a file cannot be read.
@@ -196,7 +219,7 @@ async fn changes() -> u32 {
 fn table() -> Vec<&'static TaskDef> {
     let account = tasks![account_pay];
     let others = tasks![fly, hold, hang, mix, third_time, panics, never, knows, fails, makes_calls, changes];
-    let more = tasks![take];
+    let more = tasks![block, wait, late, take];
     account.into_iter().chain(others).chain(more).collect()
 }
 
@@ -271,6 +294,34 @@ fn future_is_dropped_at_timeout_before_the_call_ends() {
             Ok::<_, Failure>((made, *kept.get()?))
         });
         assert_eq!(ended.expect("the failure is ignored"), (0, 7));
+    }
+}
+
+#[test]
+fn futures_run_while_another_that_blocks_has_exceeded_its_timeout() {
+    let soon = Duration::from_millis(50);
+    let ended = workflow(1).run(|| {
+        let waiting = wait::with().timeout(soon).call();
+        let blocked = block::with().timeout(soon).call(4);
+        let later = fly(5, 6);
+        for call in [waiting, blocked] {
+            assert_eq!(call.get().expect_err("its timeout passes").kind(), FailureKind::Timeout);
+        }
+        later.get()?;
+        // The future that blocks ends only now.
+        fly(4, 7).get().map(|number| *number)
+    });
+    assert_eq!(ended.expect("the failures are handled"), 7);
+}
+
+#[test]
+fn output_of_an_async_call_after_its_timeout_does_not_count() {
+    for workers in [0, 2] {
+        let ended = workflow(workers).run(|| {
+            let late = late::with().timeout(Duration::from_millis(5)).call();
+            Ok::<_, Failure>(late.get().expect_err("its timeout has passed").kind())
+        });
+        assert_eq!(ended.expect("the failure is handled"), FailureKind::Timeout, "{workers} workers");
     }
 }
 

@@ -1,25 +1,29 @@
 //! Calls of `async` tasks: their futures run on a thread of the node that is not a worker, at most [`FUTURES_MAX`] at a time.
 
 use std::{
-    collections::VecDeque,
+    collections::{BTreeMap, VecDeque},
     future::Future,
     io,
     panic::{AssertUnwindSafe, catch_unwind},
     pin::Pin,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
     task::{Poll, ready},
     thread,
+    time::Duration,
 };
 
 use tokio::{
     runtime::{Builder, Runtime},
     task::block_in_place,
-    time::timeout_at,
+    time::{Instant, timeout_at},
 };
 
 use super::{
     context::Context,
-    deadline,
+    deadline::{self, Deadline},
     executor::Executor,
     queue::{Queue, Started, State, Waiting},
 };
@@ -32,58 +36,112 @@ use crate::{
     value::Value,
 };
 
+/// How long after its deadline a future may exist before it counts as one that blocks its thread.
+const BLOCKS_AFTER: Duration = Duration::from_secs(1);
+
 /// The futures of a node.
 #[derive(Default)]
 pub(super) struct Futures {
-    /// The calls that wait, since too many run.
+    /// The calls that have not begun.
     pub(super) waiting: VecDeque<Waiting>,
+    /// The number of calls that run, except those that have blocked a thread beyond their timeouts.
     running: u64,
-    /// Started with the first call.
+    /// The threads that run futures, by number.
+    runners: BTreeMap<u64, Runner>,
+    /// The one that the next calls use, unless a call has blocked it beyond its timeout. Started with the first call.
+    current: Option<u64>,
+    /// The number of threads that were started.
+    started: u64,
+}
+
+/// A thread that runs futures.
+struct Runner {
+    /// `None` for the runtime of this thread, in a simulated node.
     runtime: Option<Runtime>,
+    /// The number of calls that run on it.
+    calls: u64,
+}
+
+impl Runner {
+    fn spawn(&self, future: impl Future<Output = ()> + Send + 'static) {
+        drop(match &self.runtime {
+            Some(runtime) => runtime.spawn(future),
+            None => tokio::spawn(future),
+        });
+    }
+}
+
+impl Drop for Runner {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            // It may be dropped by a future, which must not block.
+            runtime.shutdown_background();
+        }
+    }
+}
+
+/// Starts a runtime with one thread, which suffices for futures, since they do not compute.
+fn start_runtime() -> io::Result<Runtime> {
+    let start = || {
+        Builder::new_multi_thread()
+            .worker_threads(1)
+            .max_blocking_threads(BLOCKING_MAX)
+            .thread_name("task futures")
+            .enable_all()
+            .build()
+    };
+    // It panics if the thread cannot be started.
+    catch_unwind(start).unwrap_or_else(|panic| Err(io::Error::other(Failed::panicked(&*panic).reason)))
 }
 
 impl Futures {
     /// Stops all futures.
     pub(super) fn end(&mut self) {
         self.waiting.clear();
-        if let Some(runtime) = self.runtime.take() {
-            // It may be called by a future of another runtime, which must not block.
-            runtime.shutdown_background();
-        }
+        self.current = None;
+        self.runners.clear();
     }
 
-    /// Returns where futures run; `None` for the runtime of this thread, in a simulated node.
-    fn runtime(&mut self, platform: &Platform) -> io::Result<Option<&Runtime>> {
-        if let Platform::Simulated(_) = platform {
-            return Ok(None);
+    /// Returns the number of the thread that the next calls use.
+    fn runner(&mut self, platform: &Platform) -> io::Result<u64> {
+        if let Some(current) = self.current {
+            return Ok(current);
         }
-        if self.runtime.is_none() {
-            // One thread suffices for futures, which do not compute.
-            let mut builder = Builder::new_multi_thread();
-            builder
-                .worker_threads(1)
-                .max_blocking_threads(BLOCKING_MAX)
-                .thread_name("task futures")
-                .enable_all();
-            // It panics if the thread cannot be started.
-            let runtime = catch_unwind(AssertUnwindSafe(|| builder.build()));
-            self.runtime =
-                Some(runtime.unwrap_or_else(|panic| Err(io::Error::other(Failed::panicked(&*panic).reason)))?);
-        }
-        Ok(self.runtime.as_ref())
+        let runtime = match platform {
+            Platform::Machine => Some(start_runtime()?),
+            Platform::Simulated(_) => None,
+        };
+        self.started += 1;
+        self.runners.insert(self.started, Runner { runtime, calls: 0 });
+        self.current = Some(self.started);
+        Ok(self.started)
     }
 }
 
 /// A place among the running futures, which the next waiting call takes on drop.
-struct Place(Arc<Queue>, Started);
+pub(super) struct Place {
+    queue: Arc<Queue>,
+    started: Started,
+    /// The number of the thread.
+    runner: u64,
+    /// Whether another call may have it. It changes only while the queue is locked.
+    is_left: Arc<AtomicBool>,
+}
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let mut state = self.0.lock();
-        state.futures.running -= 1;
-        state.on_stopped(self.1);
-        if let Some(next) = state.futures.waiting.pop_front() {
-            self.0.begin_future(&mut state, next);
+        let mut state = self.queue.lock();
+        state.on_stopped(self.started);
+        let Futures { runners, current, .. } = &mut state.futures;
+        if let Some(runner) = runners.get_mut(&self.runner) {
+            runner.calls -= 1;
+            if runner.calls == 0 && *current != Some(self.runner) {
+                runners.remove(&self.runner);
+            }
+        }
+        if !self.is_left.swap(true, Relaxed) {
+            state.futures.running -= 1;
+            self.queue.start_futures(&mut state, 1);
         }
     }
 }
@@ -91,35 +149,77 @@ impl Drop for Place {
 impl Queue {
     /// Starts the future of a call, now or when fewer run.
     pub(super) fn push_future(self: &Arc<Self>, state: &mut State, waiting: Waiting) {
-        if state.futures.running < FUTURES_MAX {
-            self.begin_future(state, waiting);
-        } else {
-            state.futures.waiting.push_back(waiting);
+        state.futures.waiting.push_back(waiting);
+        self.start_futures(state, 1);
+    }
+
+    /// Starts at most this number of waiting calls. A call stays in the list until the thread takes it: if another call
+    /// blocks that thread, it starts on the next one.
+    fn start_futures(self: &Arc<Self>, state: &mut State, most: usize) {
+        let places = usize::try_from(FUTURES_MAX.saturating_sub(state.futures.running)).unwrap_or(usize::MAX);
+        let number = most.min(places).min(state.futures.waiting.len());
+        if number == 0 {
+            return;
+        }
+        match state.futures.runner(&self.platform) {
+            Ok(runner) => {
+                let on = &state.futures.runners[&runner];
+                (0..number).for_each(|_| on.spawn(Arc::clone(self).run_next_future(runner)));
+            }
+            Err(error) => {
+                tracing::error!(%error, "cannot start the thread that runs `async` tasks: workers wait for the tasks");
+                for waiting in std::mem::take(&mut state.futures.waiting) {
+                    state.push(waiting);
+                }
+                self.report(state);
+                self.changed.notify_all();
+            }
         }
     }
 
-    fn begin_future(self: &Arc<Self>, state: &mut State, waiting: Waiting) {
+    async fn run_next_future(self: Arc<Self>, runner: u64) {
+        if let Some((waiting, place)) = self.take_future(runner) {
+            waiting.run_as_future(&place).await;
+        }
+    }
+
+    /// Takes a waiting call, if it may run on this thread.
+    fn take_future(self: &Arc<Self>, runner: u64) -> Option<(Waiting, Place)> {
+        let mut state = self.lock();
+        let Futures { waiting, running, runners, current, .. } = &mut state.futures;
+        if *current != Some(runner) || *running >= FUTURES_MAX {
+            return None;
+        }
+        let on = runners.get_mut(&runner)?;
+        let waiting = waiting.pop_front()?;
+        *running += 1;
+        on.calls += 1;
         let started = state.start(&waiting);
-        let runtime = match state.futures.runtime(&self.platform) {
-            Ok(runtime) => runtime,
-            Err(error) => {
-                tracing::error!(%error, "cannot start the thread that runs `async` tasks: a worker waits for the task");
-                state.on_stopped(started);
-                state.push(waiting);
-                self.report(state);
-                return self.changed.notify_one();
+        Some((waiting, Place { queue: Arc::clone(self), started, runner, is_left: Arc::default() }))
+    }
+
+    /// Calls `passed` if the future in this place still exists some time after its deadline, since it blocks its thread.
+    /// Then the next calls use another thread.
+    pub(super) fn watch_future(
+        self: &Arc<Self>,
+        deadline: Instant,
+        place: &Place,
+        passed: impl FnOnce() + Send + 'static,
+    ) -> Option<Deadline> {
+        let (queue, runner, is_left) = (Arc::downgrade(self), place.runner, Arc::clone(&place.is_left));
+        let passed = move || {
+            let Some(queue) = queue.upgrade() else { return };
+            let mut state = queue.lock();
+            if !is_left.swap(true, Relaxed) {
+                let futures = &mut state.futures;
+                futures.running -= 1;
+                futures.current = futures.current.filter(|current| *current != runner);
+                queue.start_futures(&mut state, usize::MAX);
             }
+            drop(state);
+            passed();
         };
-        let place = Place(Arc::clone(self), started);
-        let run = async move {
-            let place = place;
-            waiting.run_as_future(&place.0.platform).await;
-        };
-        drop(match runtime {
-            Some(runtime) => runtime.spawn(run),
-            None => tokio::spawn(run),
-        });
-        state.futures.running += 1;
+        self.set_deadline(deadline.checked_add(BLOCKS_AFTER)?, passed)
     }
 }
 
@@ -135,12 +235,14 @@ impl Executor {
 }
 
 impl Waiting {
-    async fn run_as_future(self, platform: &Platform) {
+    async fn run_as_future(self, place: &Place) {
         let may_block = self.executor.may_block(&self.assignment);
         let begun = if may_block { block_in_place(|| self.begin()) } else { self.begin() };
-        let Some(running) = begun else { return };
-        if let Platform::Simulated(simulated) = platform {
-            running.pass(simulated).await;
+        let Some(mut running) = begun else { return };
+        match &place.queue.platform {
+            Platform::Machine => running.watch_future(place),
+            // Nothing blocks there.
+            Platform::Simulated(simulated) => running.pass(simulated).await,
         }
         let (running, written) = running.run_as_future().await;
         if may_block {
@@ -170,7 +272,9 @@ pub(super) async fn run_once(
         None => running.await,
         Some((deadline, timeout)) => {
             let ended = timeout_at(deadline, running).await;
-            ended.unwrap_or_else(|_| Err(deadline::exceeded(timeout)))
+            // It may have blocked its thread beyond the deadline, and then succeeded.
+            let in_time = ended.ok().filter(|_| Instant::now() < deadline);
+            in_time.unwrap_or_else(|| Err(deadline::exceeded(timeout)))
         }
     }
 }

@@ -368,6 +368,15 @@ impl Queue {
                 tracing::error!(%error, "cannot start a thread to replace one whose call has exceeded its timeout");
             }
         };
+        self.set_deadline(deadline, passed)
+    }
+
+    /// Calls `passed` when the deadline passes. Returns `None` if the thread that watches deadlines cannot be started.
+    pub(super) fn set_deadline(
+        &self,
+        deadline: Instant,
+        passed: impl FnOnce() + Send + 'static,
+    ) -> Option<Deadline> {
         match self.deadlines.set(&self.platform, deadline, passed) {
             Ok(deadline) => Some(deadline),
             Err(error) => {

@@ -11,10 +11,12 @@ use super::{
     context::Context,
     deadline::{self, Deadline},
     executor::Executor,
+    futures::Place,
     ledger::Use,
     messages::News,
     nesting::Running,
     queue::{Continues, Waiting},
+    seat::Seat,
     stopwatch::Lap,
     store::{Inputs, Lacking},
 };
@@ -67,6 +69,14 @@ impl RunningCall {
             None => attempt::run_future(&self.assignment, inputs, &context, self.executor.nesting).await,
         };
         (self, written)
+    }
+
+    /// Reports that it exceeds its timeout if its future then blocks the thread.
+    pub(super) fn watch_future(&mut self, place: &Place) {
+        if let Some((deadline, timeout)) = self.deadline.zip(self.assignment.manner.timeout) {
+            let passed = self.executor.exceed(self.epoch, &self.assignment, &self.inputs, timeout);
+            self.watch = self.executor.queue.watch_future(deadline, place, passed);
+        }
     }
 
     fn context(&self) -> Context {
@@ -194,8 +204,10 @@ impl Executor {
         // Before the deadline is set: a slow cache must not fail calls.
         let found = self.cache.get().map_or(Found::Unknown, |cache| cache.find(&assignment, &inputs));
         let (deadline, watch) = match assignment.manner.timeout {
-            // The future itself ends then.
-            Some(timeout) if assignment.is_future() => (Instant::now().checked_add(timeout), None),
+            // The future itself ends then. It is watched in its place, unless it runs on a worker.
+            Some(timeout) if assignment.is_future() && Seat::current().is_none() => {
+                (Instant::now().checked_add(timeout), None)
+            }
             Some(timeout) => self.watch(epoch, &assignment, &inputs, timeout),
             None => (None, None),
         };
@@ -246,8 +258,7 @@ impl Executor {
         }
     }
 
-    /// Sets the deadline of a call that starts. When it is over, the call fails, or ends with its default output if
-    /// its failures are ignored; its thread is abandoned.
+    /// Sets the deadline of a call that starts on this thread, which is abandoned when it passes.
     fn watch(
         self: &Arc<Self>,
         epoch: u64,
@@ -256,11 +267,24 @@ impl Executor {
         timeout: Duration,
     ) -> (Option<Instant>, Option<Deadline>) {
         let Some(deadline) = Instant::now().checked_add(timeout) else { return (None, None) };
+        let passed = self.exceed(epoch, assignment, inputs, timeout);
+        (Some(deadline), self.queue.watch(deadline, passed))
+    }
+
+    /// Returns a function that ends a call beyond its timeout: the call fails, or ends with its default output if its
+    /// failures are ignored.
+    fn exceed(
+        self: &Arc<Self>,
+        epoch: u64,
+        assignment: &Assignment,
+        inputs: &[Value],
+        timeout: Duration,
+    ) -> impl FnOnce() + Send + use<> {
         let Assignment { call, mark, .. } = *assignment;
         let (executor, assignment) = (Arc::clone(self), assignment.clone());
         // Only a call whose failure is ignored needs its inputs again; other calls may change them in place.
         let inputs = if attempt::ignores(&assignment) { inputs.to_vec() } else { Vec::new() };
-        let watched = self.queue.watch(deadline, move || {
+        move || {
             let task = assignment.work.name();
             tracing::warn!(task, call, ?timeout, "a call has exceeded its timeout; its thread is abandoned");
             let written =
@@ -269,7 +293,6 @@ impl Executor {
             let has_calls = executor.assignments().nesting.contains(&call);
             executor.waits.end_of(call);
             executor.report_outcome(epoch, (call, mark), has_calls, outcome);
-        });
-        (Some(deadline), watched)
+        }
     }
 }
