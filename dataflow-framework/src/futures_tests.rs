@@ -145,12 +145,13 @@ static HELD: Mutex<Option<Sender<()>>> = Mutex::new(None);
 async fn hang() {
     let _held = HELD.lock().expect("no holder panics").take();
     FLIGHTS[3].join().await;
-    pending().await
+    pending::<()>().await;
 }
 
 /// Blocks the thread of the futures until the calls of a flight are here.
 #[task]
 async fn block(flight: usize) -> u64 {
+    yield_now().await;
     FLIGHTS[flight].watch();
     0
 }
@@ -163,6 +164,7 @@ async fn wait() -> u64 {
 /// Succeeds when its timeout has passed.
 #[task]
 async fn late() -> u64 {
+    yield_now().await;
     while time_left().is_some_and(|left| !left.is_zero()) {
         thread::yield_now();
     }
@@ -173,20 +175,21 @@ static DECODED: AtomicU32 = AtomicU32::new(0);
 
 /// An argument whose first copy cannot be decoded, since a file cannot be read.
 #[derive(Debug, Clone, serde::Serialize)]
-struct Torn;
+struct Torn(u64);
 
 impl<'de> Deserialize<'de> for Torn {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         if DECODED.fetch_add(1, Relaxed) == 0 {
             File::open("/no/such/file").map_err(D::Error::custom)?;
         }
-        <()>::deserialize(from).map(|()| Self)
+        u64::deserialize(from).map(Self)
     }
 }
 
 #[task]
-async fn take(_torn: Torn) -> u64 {
-    1
+async fn take(torn: Torn) -> u64 {
+    yield_now().await;
+    torn.0
 }
 
 #[task(effect)]
@@ -398,7 +401,7 @@ impl Program for Taking {
     }
 
     fn run((): &()) -> Result<u64, Box<dyn std::error::Error + Send + Sync>> {
-        Ok(take(Torn).get().map(|number| *number)?)
+        Ok(take(Torn(1)).get().map(|number| *number)?)
     }
 }
 

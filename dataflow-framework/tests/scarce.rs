@@ -1,7 +1,7 @@
 //! Calls of `async` tasks in a process that can start no thread or open no file. The limits apply to a whole process, so this
 //! test needs its own.
 
-use std::{fs, sync::mpsc, thread, time::Duration};
+use std::{fs, future::ready, sync::mpsc, thread, time::Duration};
 
 use dataflow_framework::{Failure, Workflow, WorkflowError, task, tasks};
 use nix::sys::resource::{
@@ -11,7 +11,7 @@ use nix::sys::resource::{
 
 #[task]
 async fn number(of: u64) -> u64 {
-    of
+    ready(of).await
 }
 
 /// Returns the size of the address space of this process, in bytes.

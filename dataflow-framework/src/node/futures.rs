@@ -288,7 +288,7 @@ pub(super) fn wait_for<R: Send>(future: impl Future<Output = Result<R, Failed>> 
     // This thread may run a future, where another runtime cannot be entered.
     let ran = thread::scope(|scope| {
         let started = thread::Builder::new().name("task future".to_owned()).spawn_scoped(scope, run);
-        started.map(|thread| thread.join())
+        started.map(thread::ScopedJoinHandle::join)
     });
     let ran =
         ran.map_err(|error| Failed::of_node(format!("cannot start a thread for an `async` task: {error}")))?;
