@@ -1,4 +1,4 @@
-//! The certificate of a submitter, who vouches with it for the program of a job.
+//! The certificate of a submitter, whose signature vouches for the program of a job.
 //!
 //! The submitter signs the name of the program's content, with the cluster and the release, by the key of its client
 //! certificate for `ZooKeeper`. An agent checks the chain of certificates up to an authority, and the signature.

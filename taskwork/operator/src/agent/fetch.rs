@@ -1,4 +1,4 @@
-//! The file of a program: kept or fetched, and what the user can do if it is neither.
+//! The file of a program: kept or fetched, or the remedy if it is neither.
 
 use std::{fmt, io, path::Path, sync::Arc};
 
@@ -64,7 +64,7 @@ impl fmt::Display for Problem {
 }
 
 impl Problem {
-    /// Returns what the user can do.
+    /// Returns the remedy for the user.
     pub(super) fn remedy(&self, folder: &Path) -> String {
         let folder = folder.display();
         match self {
@@ -87,7 +87,7 @@ impl Problem {
     }
 }
 
-/// Returns what the user can do if a program cannot be started.
+/// Returns the remedy for a program that cannot be started.
 pub(super) fn not_started(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::PermissionDenied => {

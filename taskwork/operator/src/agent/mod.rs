@@ -80,7 +80,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "DIR")]
     cache: Option<PathBuf>,
     /// The total size of these programs, in GiB. The least recently used ones are removed first.
-    /// Those of open jobs are kept; what does not fit with them is not fetched.
+    /// Those of open jobs are kept; a program that does not fit next to them is not fetched.
     #[arg(long, value_name = "GIB", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
     cache_gib: u32,
     #[command(flatten)]
