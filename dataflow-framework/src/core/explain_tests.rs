@@ -124,6 +124,7 @@ fn summary_counts_calls_by_state() {
     drop(graph.actions());
     complete(&mut graph, 0, 30);
     complete(&mut graph, 1, 10);
+    drop(graph.actions());
     let summary = graph.summary();
     let total = summary.total();
     assert_eq!((summary.nodes, summary.workers, total.calls()), (2, 2, 11));
