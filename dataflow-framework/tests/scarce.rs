@@ -1,7 +1,13 @@
 //! Calls of `async` tasks in a process that can start no thread or open no file. The limits apply to a whole process, so this
 //! test needs its own.
 
-use std::{fs, future::ready, sync::mpsc, thread, time::Duration};
+use std::{
+    fs,
+    future::ready,
+    sync::{Barrier, mpsc},
+    thread,
+    time::Duration,
+};
 
 use dataflow_framework::{Failure, Workflow, WorkflowError, task, tasks};
 use nix::sys::resource::{
@@ -12,6 +18,15 @@ use nix::sys::resource::{
 #[task]
 async fn number(of: u64) -> u64 {
     ready(of).await
+}
+
+static BOTH: Barrier = Barrier::new(2);
+
+/// Ends when both workers have started.
+#[task]
+fn meet(number: u64) -> u64 {
+    BOTH.wait();
+    number
 }
 
 /// Returns the size of the address space of this process, in bytes.
@@ -32,7 +47,9 @@ fn reason_within(resource: Resource, limit: u64) -> String {
 }
 
 fn run() -> Result<([String; 2], u64), WorkflowError> {
-    Workflow::new(tasks![number]).expect("there is one task").workers(2).run(|| {
+    Workflow::new(tasks![number, meet]).expect("the tasks have different names").workers(2).run(|| {
+        let met = [meet(1), meet(2)];
+        assert_eq!(*met[0].get()? + *met[1].get()?, 3);
         // It comes first: no thread has ended whose stack another one could use, and the limit leaves no room for one.
         let without_threads = reason_within(RLIMIT_AS, mapped() + (1 << 20));
         let without_files = reason_within(RLIMIT_NOFILE, 0);
