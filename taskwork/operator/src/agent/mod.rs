@@ -38,8 +38,6 @@ const PEM_BYTES_MAX: u64 = 1 << 20;
 /// The options of `taskwork agent`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    #[command(flatten)]
-    cluster: ClusterArguments,
     /// Only run programs of this submitter: a DNS name in its certificate (an exact one; wildcards do not count), or the
     /// SHA-256 of the certificate. May be repeated. By default, every submitter whose certificate is signed by the authority
     /// is allowed, except for the agent's own certificate.
@@ -83,12 +81,15 @@ pub(crate) struct Arguments {
     /// Those of open jobs are kept; a program that does not fit next to them is not fetched.
     #[arg(long, value_name = "GIB", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
     cache_gib: u32,
-    #[command(flatten)]
-    log: LogArguments,
     /// Further options of the nodes: -- --near zone. A node that leaves by such an option is started again while its job is
     /// open.
     #[arg(last = true, value_name = "OPTION")]
     options: Vec<OsString>,
+    // Last, since the headings also apply to later options.
+    #[command(flatten, next_help_heading = "Connection")]
+    cluster: ClusterArguments,
+    #[command(flatten, next_help_heading = "Log")]
+    log: LogArguments,
 }
 
 /// Runs an agent until it is asked to leave.
