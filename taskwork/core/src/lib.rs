@@ -14,8 +14,8 @@
 //!                    └──────────────────────────────────────┘
 //! ```
 //!
-//! A [`Node`] is in a phase; its work on an attempt is a [`run`], whose steps use the node's
-//! [`surroundings`].
+//! A [`Node`] is in a phase; its work on an attempt is a `Run` (`run.rs`), whose steps use the node's
+//! `Surroundings`.
 //!
 //! The core never waits, reads a clock, uses other randomness or touches a thread: the time comes with each
 //! event, and the randomness from the node's seed. So the same events result in the same actions, and a whole
