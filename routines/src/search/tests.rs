@@ -276,16 +276,20 @@ fn check(mut counts: Counts, states: &[Vec<u8>]) {
     assert_eq!(result["counts"], json!({ "states": STATES, "solutions": SOLUTIONS }));
 }
 
-#[test]
-fn requests_in_a_row_are_answered_once_each() {
-    // On a busy machine a search may be over before its first request.
+/// Returns a search that has given a part away. On a busy machine a search may be over before its first request.
+fn split() -> Driven {
     let begun = || {
         let mut driven = Driven::start(None);
         driven.wait(Some(Request::Split));
         driven
     };
     let split = (0..20).map(|_| begun()).find(|driven| !driven.parts.is_empty());
-    let mut driven = split.expect("a search gives a part away");
+    split.expect("a search gives a part away")
+}
+
+#[test]
+fn requests_in_a_row_are_answered_once_each() {
+    let mut driven = split();
     // Too late, and cleared before the search continues.
     driven.request(Request::Split);
     driven.runtime.go().unwrap();
@@ -299,8 +303,7 @@ fn requests_in_a_row_are_answered_once_each() {
 
 #[test]
 fn runtime_lost_between_child_and_go_loses_and_repeats_nothing() {
-    let mut driven = Driven::start(None);
-    driven.wait(Some(Request::Split));
+    let mut driven = split();
     // Numbers after the last state do not count.
     driven.runtime.go().unwrap();
     let Driven { runtime, counts, mut parts, rest, .. } = driven;
