@@ -28,7 +28,7 @@ pub struct Options {
     /// `async` task is dropped.
     pub timeout: Option<Duration>,
     /// The number of workers of one node that a call takes, from 1. A task with threads of its own should take one
-    /// worker per thread. An `async` task takes none, whatever this is, unless it is [isolated](Self::isolated).
+    /// worker per thread. An `async` task takes none, at any value, unless it is [isolated](Self::isolated).
     pub cores: u32,
     /// The memory that a call takes, in bytes. The running calls of a node together take no more than the memory of
     /// the [node](taskwork::node::NodeBuilder::memory_bytes).

@@ -155,29 +155,17 @@ impl AddAssign for Figures {
 
 impl From<Counts> for Figures {
     fn from(counts: Counts) -> Self {
-        let Counts {
-            requests,
-            steals,
-            stolen_tasks,
-            transactions,
-            retries,
-            handed_on,
-            parked,
-            recovered,
-            dropped,
-            toggles,
-        } = counts;
         Self {
-            requests,
-            steals,
-            stolen_tasks,
-            transactions,
-            retries,
-            handed_on,
-            parked,
-            recovered,
-            dropped,
-            toggles,
+            requests: counts.requests,
+            steals: counts.steals,
+            stolen_tasks: counts.stolen_tasks,
+            transactions: counts.transactions,
+            retries: counts.retries,
+            handed_on: counts.handed_on,
+            parked: counts.parked,
+            recovered: counts.recovered,
+            dropped: counts.dropped,
+            toggles: counts.toggles,
             ..Self::default()
         }
     }

@@ -21,7 +21,7 @@ use crate::{ids::CallId, task::TaskDef};
 const SLICES: usize = 32;
 
 /// The least expected duration of a call of a task without completed calls, in nanoseconds: ten seconds. Machines start
-/// within seconds, so it matters only whether calls take much longer; the first completed call tells.
+/// within seconds, so only much longer calls matter, and the first completed call replaces the guess.
 const UNKNOWN_NS: f64 = 1e10;
 
 /// The number of demands that are reported: those of the most calls.

@@ -65,8 +65,8 @@ impl Estimate {
         self.mean_ns.round() as u64
     }
 
-    /// Returns the variance of the total duration of this number of calls: that of each call, and that of the mean. One
-    /// call says nothing about the spread, so it counts as large as the mean.
+    /// Returns the variance of the total duration of this number of calls: that of each call, and that of the mean. The
+    /// spread is unknown after one call, so it counts as large as the mean.
     pub(super) fn variance_of(self, calls: f64) -> f64 {
         let known = f64::from(self.calls.max(1));
         let of_call =

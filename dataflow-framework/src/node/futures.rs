@@ -36,7 +36,7 @@ use crate::{
     value::Value,
 };
 
-/// How long after its deadline a future may exist before it counts as one that blocks its thread.
+/// The time after its deadline from which on an existing future counts as one that blocks its thread.
 const BLOCKS_AFTER: Duration = Duration::from_secs(1);
 
 /// The futures of a node.

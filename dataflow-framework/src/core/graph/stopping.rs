@@ -109,7 +109,7 @@ impl Graph {
         is_one
     }
 
-    /// Cancels a call whose task's caller has ended.
+    /// Cancels a nested call after the end of its caller.
     pub(super) fn abandon(&mut self, id: CallId) {
         self.take_from_member(id);
         let Some(call) = self.data.calls.get(&id) else { return };
